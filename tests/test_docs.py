@@ -48,6 +48,7 @@ OTHERS = {
     "--wrap",
     "--worker",  # of gcloud
     "--command",
+    "--preserve-status",  # of timeout
     "--no-deps",  # of pip
     "--resolution",  # of uv
     "--durations",  # of pytest

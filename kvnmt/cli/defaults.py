@@ -24,6 +24,7 @@ from kvnmt.inference.config import check_asked
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment, leaves, to_plain
 from kvnmt.runs.directory import chosen, load_experiment
+from kvnmt.runs.history import told_of_former
 from kvnmt.runs.idle import check_experiment, check_rounds
 from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe, with_optimizer
 from kvnmt.systems.named import NamedSystem, system
@@ -148,6 +149,10 @@ def parse(
         typed.check_given(default)
     if "data" in names:
         check_vocabularies(typed.data, default.data)
+    if choices.like and not before:
+        like = load_experiment(choices.like)
+        if note := told_of_former(chosen(choices.like)[0], like):
+            say(note)
     if choices.like and choices.system and not before:
         _tell_reset(choices.like, choices.system, default.experiment, typed.experiment)
     if "experiment" in names:

@@ -19,8 +19,8 @@ _COMMENT = re.compile(rf"({_WORD})|#[^\n]*", re.S)
 def expanded(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """What was typed, with the words of a file in the place of ``@file``.
 
-    In a file words stand as in a shell, over any number of lines; ``#`` begins a
-    comment where a word would begin.
+    In a file words are quoted as in a shell, over any number of lines; ``#`` begins a
+    comment where a word would begin. ``~`` and ``$NAME`` stay as they are.
 
     Returns:
         All words, and those of files alone.

@@ -84,6 +84,11 @@ COMMANDS = {
         "kvnmt.cli.train:Average",
         "Average checkpoints of one or several runs into a run directory of its own.",
     ),
+    "runs": Command(
+        "kvnmt.cli.runs:Runs",
+        "List run directories: how far each is, its best score, whether it trains.",
+        compiles=False,
+    ),
     "benchmark": Command(
         "kvnmt.cli.benchmark:Benchmark",
         "Measure the speed of systems beside each other on this device.",

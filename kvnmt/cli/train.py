@@ -103,7 +103,7 @@ class Average:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # run directories of one model
     output: Path  # run directory to write
-    # so many newest checkpoints of each run
+    # so many newest checkpoints of each run, of those that were validated
     last: Annotated[int | None, at_least(1)] = None
     # so many best checkpoints of each run; default: the best one
     best: Annotated[int | None, at_least(1)] = None

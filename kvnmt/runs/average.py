@@ -42,7 +42,8 @@ def average(
         folders: Run directories of one model and one vocabulary, or checkpoints in
             them.
         output: Directory to write; must not exist.
-        last: So many of the newest checkpoints of every run.
+        last: So many of the newest checkpoints of every run; those without a score
+            count only where none has one.
         best: So many of the best; by default the best one of each.
 
     Returns:
@@ -160,13 +161,13 @@ def _sum(
 
 def _write(output: Path, model: Path, params: Params, about: dict[str, Any]) -> None:
     """The run directory; its config is there only once all the rest is."""
-    with whole_folder(output):
-        shutil.copytree(model / "vocabulary", output / "vocabulary")
-        with Checkpoints(output / "checkpoints") as checkpoints:
+    with whole_folder(output) as part:
+        shutil.copytree(model / "vocabulary", part / "vocabulary")
+        with Checkpoints(part / "checkpoints") as checkpoints:
             checkpoints.save_params(params, about)
         for name in ("versions.json", "config.json"):
             if (model / name).exists():  # a run that was put together may lack versions
-                shutil.copy(model / name, output / name)
+                shutil.copy(model / name, part / name)
 
 
 def _steps(
@@ -178,8 +179,9 @@ def _steps(
 ) -> list[int]:
     if number is not None:
         return [number]
-    rated, steps = checkpoints.folder.best_steps(best or 1), checkpoints.folder.steps()
-    if not rated:
+    kept = checkpoints.folder
+    there = kept.last_steps(last) if last else kept.best_steps(best or 1)
+    if not there:
         raise OptionError(
             f"'{folder}' holds no finished checkpoint; go on training with {{0}} until "
             "one is saved.",
@@ -187,9 +189,8 @@ def _steps(
         )
     asked = last or best or 1
     option = "training.keep_last" if last else "training.keep_best"
-    there = steps[-last:] if last else rated
     if asked > len(there):
-        some = "checkpoints" if last else "checkpoints for their scores"
+        some = "checkpoints to average" if last else "checkpoints for their scores"
         raise OptionError(
             f"'{folder}' keeps {len(there)} {some}, not {asked}; train with {{0}} "
             f"{asked}, or ask for fewer.",

@@ -2,8 +2,8 @@
 """A run directory, as it is read back.
 
 It needs nothing else to be used. It holds ``config.json``, ``versions.json``,
-``vocabulary/``, ``metrics.jsonl``, ``steps.jsonl``, ``events/``, ``validations/``,
-``learning-curve.png`` and ``checkpoints/``.
+``starts.jsonl``, ``vocabulary/``, ``metrics.jsonl``, ``steps.jsonl``, ``train.log``,
+``events/``, ``validations/``, ``learning-curve.png`` and ``checkpoints/``.
 """
 
 import json

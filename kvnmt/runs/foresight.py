@@ -8,22 +8,25 @@ import numpy as np
 
 from kvnmt.data.corpus import Corpora
 from kvnmt.errors import flag
-from kvnmt.inference.config import SearchConfig, longest
+from kvnmt.inference.config import longest
 from kvnmt.metrics.bleu import corpus_bleu, mistaken
+from kvnmt.runs.config import Experiment
 
 LINES = 2000  # of the validation text that are written in tokens, the first
 LOW = 99.0  # BLEU of them, below which it is told
 SHORT = 0.01  # share of references, above which it is told
 
 
-def warnings(corpora: Corpora, search: SearchConfig, tokenize: str) -> Iterator[str]:
+def warnings(corpora: Corpora, experiment: Experiment) -> Iterator[str]:
     """Sentences on why BLEU may be low, or mean little, whatever is learnt.
 
     Args:
         corpora: The validation text, and the vocabularies.
-        search: Bounds the length of translations.
-        tokenize: The tokenizer of BLEU.
+        experiment: Bounds the length of translations, and has the tokenizer of BLEU.
     """
+    if not experiment.model.reads_source:
+        return  # nothing is translated
+    search, tokenize = experiment.search, experiment.training.bleu_tokenize
     if mistake := mistaken(corpora.references, tokenize):
         what, instead = mistake
         name = flag("training.bleu_tokenize")

@@ -20,34 +20,51 @@ from kvnmt.files import check_path, not_made, write_json
 from kvnmt.model.assembly import Params, build
 from kvnmt.runs.bounds import check_finite
 from kvnmt.runs.config import Experiment, to_plain
+from kvnmt.runs.directory import load_experiment
+from kvnmt.runs.history import NAME, Changes, add_start, changes_of
 from kvnmt.runs.own_code import KEY, own_code
 from kvnmt.training.checkpoints.orbax_arrays import reason
 from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.training.shared_folder import MARK
 
+# What a start that was killed has left is no run, and neither is half a mean.
+NAMES = "versions.json", NAME, "config.json"
+HALF = {"lock", "vocabulary", *NAMES[:-1], *(f"{name}.new" for name in NAMES)}
+PART = ".part"  # behind the name of a folder that is being filled
+
 
 def check_free(folder: Path) -> None:
-    """Makes sure that a new run can be made in a folder.
+    """Makes sure that a new run can be made in a folder, which may hold logs.
 
     Raises:
-        UserError: There is something in it.
+        UserError: There is something else in it, or nothing may be written there.
     """
     check_path(folder)
-    # What a start that was killed has left is no run.
-    names = "versions.json", "config.json"
-    half = {"lock", "vocabulary", "versions.json", *(f"{name}.new" for name in names)}
-    if folder.is_dir() and all(
-        path.name in half or path.name.startswith(MARK) for path in folder.iterdir()
-    ):
-        return
-    if folder.exists():
+    inside = folder.iterdir() if folder.is_dir() else ()
+    others = [path for path in inside if not _is_left(path)]
+    if others or (folder.exists() and not folder.is_dir()):
         raise _taken(folder)
+    above = folder.absolute(), *folder.absolute().parents
+    nearest = next(path for path in above if os.path.exists(path))
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise UserError(
+            f"'{folder}' cannot be made, as '{nearest}' may not be written to; name "
+            "another place."
+        )
+
+
+def _is_left(path: Path) -> bool:
+    """Whether a start that was killed left it, or a shell or a queue made it before."""
+    is_log = path.suffix in (".log", ".out") and path.is_file()
+    return is_log or path.name in HALF or path.name.startswith(MARK)
 
 
 def make_run(
     folder: Path, experiment: Experiment, words: Vocabularies | None, resume: bool
-) -> None:
+) -> Changes:
     """Makes a folder a run directory; its config comes last: half a run is none.
+
+    What a run that was there had otherwise is written down.
 
     Args:
         folder: Where; nobody else trains in it.
@@ -55,19 +72,31 @@ def make_run(
         words: The vocabularies of both sides; None: those of the run stay.
         resume: Whether there may be a run already.
 
+    Returns:
+        What it had otherwise.
+
     Raises:
         UserError: It cannot be made; another process has made a run there meanwhile.
     """
     is_run = (folder / "config.json").exists()
     if is_run and not resume:
         raise _taken(folder)
+    changes = changes_of(load_experiment(folder), experiment) if is_run else {}
     with writing_config(folder, is_run):
-        if words:
-            save_vocabularies(words, folder / "vocabulary")
-        code = own_code(experiment.model)
-        noted = package_versions() | ({KEY: code} if code else {})
-        write_json(folder / "versions.json", noted)
-        write_json(folder / "config.json", to_plain(experiment))
+        add_start(folder, changes, package_versions())
+        _write_choices(folder, experiment, words)
+    return changes
+
+
+def _write_choices(
+    folder: Path, experiment: Experiment, words: Vocabularies | None
+) -> None:
+    if words:
+        save_vocabularies(words, folder / "vocabulary")
+    code = own_code(experiment.model)
+    noted = package_versions() | ({KEY: code} if code else {})
+    write_json(folder / "versions.json", noted)
+    write_json(folder / "config.json", to_plain(experiment))
 
 
 def write_run(
@@ -89,28 +118,35 @@ def write_run(
             "the experiment that they were trained by."
         )
     check_finite(params, folder)
-    with whole_folder(folder):
-        with Checkpoints(folder / "checkpoints") as checkpoints:
+    with whole_folder(folder) as part:
+        with Checkpoints(part / "checkpoints") as checkpoints:
             arrays = jax.tree.map(jnp.asarray, params)
             checkpoints.save_params(arrays, {"vocabularies": digests(words)})
-        make_run(folder, experiment, words, resume=False)
+        _write_choices(part, experiment, words)
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Iterator[None]:
-    """Makes a folder that is filled within; if that fails, it is gone again.
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Makes a folder, whole or not at all.
+
+    It yields the folder to fill, which lies beside and takes its name at the end. What
+    a kill has left of such a folder is removed first.
 
     Raises:
         UserError: It cannot be made, or not be filled.
     """
+    part = folder.with_name(f"{folder.name}{PART}")
     try:
-        folder.mkdir(parents=True)
+        if part.is_dir():
+            _clear(part)
+        part.mkdir(parents=True)
     except OSError as error:
         raise not_made(folder, error) from None
     try:
-        yield
+        yield part
+        part.rename(folder)
     except BaseException as error:
-        shutil.rmtree(folder, ignore_errors=True)  # so that it can be tried again
+        shutil.rmtree(part, ignore_errors=True)  # so that it can be tried again
         if isinstance(error, OSError):
             why = reason_of(error)
         elif isinstance(error, UserError) and error.__cause__:
@@ -118,6 +154,13 @@ def whole_folder(folder: Path) -> Iterator[None]:
         else:
             raise
         raise UserError(f"'{folder}' cannot be written: {why}.") from None
+
+
+def _clear(part: Path) -> None:
+    """Removes half a folder, and nothing that somebody may have made."""
+    if not {path.name for path in part.iterdir()} <= HALF | {"checkpoints"}:
+        raise UserError(f"'{part}' is in the way; move it, or choose another folder.")
+    shutil.rmtree(part)
 
 
 @contextmanager

@@ -3,13 +3,10 @@
 
 import json
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from rich.console import Console
 
 from kvnmt import devices
@@ -26,10 +23,8 @@ from kvnmt.inference.config import check_search
 from kvnmt.metrics.bleu import Settings, bleu_metric, check_tokenizer
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Params
-from kvnmt.model.choices import check_choices
-from kvnmt.model.config import ModelConfig
-from kvnmt.model.contract import Prediction
 from kvnmt.runs import foresight
+from kvnmt.runs.checks import check_cuts, check_step
 from kvnmt.runs.config import (
     Experiment,
     changed_fields,
@@ -39,27 +34,17 @@ from kvnmt.runs.config import (
     with_starts,
 )
 from kvnmt.runs.directory import chosen, has_checkpoint, load_experiment
-from kvnmt.runs.making import (
-    check_free,
-    make_run,
-    package_versions,
-    writing_config,
-)
+from kvnmt.runs.history import add_start, changes_of, told
+from kvnmt.runs.making import check_free, make_run, package_versions, writing_config
 from kvnmt.runs.own_code import tell_other_code
 from kvnmt.runs.start import check_start, started
 from kvnmt.training.checkpoints.folder import CheckpointFolder
 from kvnmt.training.checkpoints.reader import check_goes_on
-from kvnmt.training.config import plan_batches
-from kvnmt.training.freezing import check_frozen
 from kvnmt.training.job import make_job
 from kvnmt.training.loop import Result, fit
-from kvnmt.training.losses import Objective, check_risk, loss
-from kvnmt.training.optimizer import build
-from kvnmt.training.step import KEPT
-from kvnmt.training.validation import trace_search
+from kvnmt.training.records import log_told
 
 BOUNDS = "training.epochs", "training.steps", "training.patience"
-SAMPLE = 8  # words of a vocabulary that stands for any
 
 
 def run(
@@ -100,20 +85,18 @@ def run(
     else:
         check_free(folder)
     start = None if resume and has_checkpoint(folder) else experiment.training
-    _check_step(experiment, begins=start is not None)
-    _check_cuts(experiment)
+    check_cuts(experiment)
+    check_step(experiment, begins=start is not None)
     data = _guides(experiment)
     if start:
         check_start(start, experiment.model)
     corpora = load_corpora(data, trained, console)
     words = corpora.vocabularies
-    say(corpora.report, console)
+    lines = [corpora.report, *foresight.warnings(corpora, experiment)]
+    for line in lines:
+        say(line, console)
     _check_tied(experiment, words)
     model = assembly.build(experiment.model, len(words.source), len(words.target))
-    if model.reads_source:
-        tokenize = experiment.training.bleu_tokenize
-        for warning in foresight.warnings(corpora, experiment.search, tokenize):
-            say(warning, console)
     about = {
         "config": to_plain(experiment),
         "versions": package_versions(),
@@ -139,13 +122,20 @@ def run(
         params = model.init(jax.random.key(experiment.training.seed))
         return started(start, params, words, console, verbose) if start else params
 
+    lines.append(f"trains on {devices.told()} in {experiment.training.dtype}")
+
     def begin(goes_on: bool) -> None:
+        changes = {}
         if goes_on:
-            make_run(folder, experiment, None if trained else words, resume)
-        else:
+            changes = make_run(folder, experiment, None if trained else words, resume)
+        for line in lines:  # told before there was a folder
+            log_told(folder, line)
+        if changes:
+            job.tell(told(changes))
+        if not goes_on:
             _keep_search(folder, experiment, console)
 
-    say(f"trains on {devices.told()} in {experiment.training.dtype}", console)
+    say(lines[-1], console)
     return fit(job, draw, resume=resume, begin=begin)
 
 
@@ -161,6 +151,7 @@ def _keep_search(folder: Path, experiment: Experiment, console: Console) -> None
         say(f"nothing is left to train, so that another {names} is not kept", console)
     if kept != before:
         with writing_config(folder):
+            add_start(folder, changes_of(before, kept), package_versions())
             write_json(folder / "config.json", to_plain(kept))
 
 
@@ -241,64 +232,3 @@ def _check_tied(experiment: Experiment, words: Vocabularies) -> None:
             "the same one twice with {2}, or {0} output.",
             *("model.tie", "data.joint", "data.vocabularies"),
         )
-
-
-def _check_cuts(experiment: Experiment) -> None:
-    """Refuses BLEU of subwords against references that are cut by chance."""
-    if experiment.objective.risk and experiment.data.subword_dropout:
-        raise OptionError(
-            "{0} compares subwords with those of the references, which {1} cuts "
-            "otherwise each time; give {1} 0 and {2} 1.",
-            *("objective.risk", "data.subword_dropout", "data.segmentations"),
-        )
-
-
-def _check_step(experiment: Experiment, begins: bool) -> None:
-    """Refuses what no step can be made of, whatever the text is.
-
-    A run that begins has no choice that leaves something untrained, either.
-    """
-    training = experiment.training
-    build(experiment.optimizer, 1)
-    one_pair = np.ones((1, 2), np.int32)
-    plan_batches(training, one_pair, devices.data_mesh(training.model_axis))
-    objective, changes = experiment.objective, assembly.changes()
-    params, heads = _check_objective(objective, experiment.model, changes)
-    if begins:
-        check_choices(experiment.model)
-    if begins and heads > 1 and not objective.subtractive:
-        raise OptionError(
-            "the decoder has auxiliary predictors, and {0} is 0: they would learn "
-            "nothing; give {0} 1, or choose one without (past_future has an option).",
-            "objective.subtractive",
-        )
-    check_frozen(params, training.frozen)
-
-
-@lru_cache(maxsize=KEPT)
-def _check_objective(
-    objective: Objective,
-    config: ModelConfig,
-    changes: tuple[int, ...],  # of which the cache has to know
-) -> tuple[Params, int]:
-    """Traces loss and search; gives the parameters' shapes, and how many predict."""
-    model = assembly.build(config, SAMPLE, SAMPLE)
-    word, links = jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1, 1), jnp.bool_)
-    check_risk(objective, model)
-
-    def predict_and_lose(params: Params) -> Prediction:
-        prediction = model.forward(params, word, word)
-        loss(objective, prediction, word, word, links, jnp.zeros(1))
-        return prediction
-
-    params = model.param_shapes
-    prediction = jax.eval_shape(predict_and_lose, params)
-    if model.reads_source:
-        trace_search(model)
-    if config.average_auxiliary and len(prediction.heads) == 1:
-        raise OptionError(
-            "{0} needs auxiliary predictors, and this system has none; leave it out.",
-            "average_auxiliary",
-            prefix="model.",
-        )
-    return params, len(prediction.heads)

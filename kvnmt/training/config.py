@@ -50,7 +50,8 @@ class TrainingConfig(StepOptions):
     save_every: Annotated[int, at_least(0)] = 0
     # save after so many minutes without a save; 0: never
     save_minutes: Annotated[float, between(0, 1e6)] = 30.0
-    keep_last: Annotated[int, at_least(1)] = 2  # newest checkpoints kept
+    # newest checkpoints kept, and as many of the newest that were validated
+    keep_last: Annotated[int, at_least(1)] = 2
     keep_best: Annotated[int, at_least(1)] = 1  # best checkpoints kept
     # the first checkpoint at or after each multiple of this is kept for good; 0: none
     keep_every: Annotated[int, at_least(0)] = 0

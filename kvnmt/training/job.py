@@ -28,6 +28,7 @@ from kvnmt.training.config import TrainingConfig, plan_batches
 from kvnmt.training.freezing import check_frozen
 from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
+from kvnmt.training.records import log_told
 from kvnmt.training.sharding import shardings
 from kvnmt.training.step import TrainState, init_state, make_train_step
 from kvnmt.training.validation import Validation
@@ -86,10 +87,24 @@ class Job:
             f"--training.steps {steps:,}; give more of them"
         )
 
+    @property
+    def standing_still(self) -> str:
+        """A warning of steps that change nothing, as their rate is 0; or nothing."""
+        schedule, end = self.optimizer.schedule, self.optimizer.schedule_steps
+        if schedule not in ("linear", "cosine") or (end or 0) >= self.steps:
+            return ""
+        return (
+            f"warning: --optimizer.schedule {schedule} reaches 0 at step {end:,}, and "
+            f"steps up to {self.steps:,} learn nothing from there on; raise "
+            "--optimizer.schedule-steps"
+        )
+
     def tell(self, message: str) -> None:
-        """Prints a line for people, if there are any."""
+        """Prints a line for people, if there are any, and adds it to the run's log."""
         with suppress(SystemExit):  # by which Rich tells that who read it is gone
             say(message, self.console)
+        if devices.part()[0] == 0:
+            log_told(self.folder, message)
 
 
 def make_job(

@@ -87,6 +87,8 @@ def fit(
         if job.unreached:
             job.tell(job.unreached)
         if state.step < job.steps and not is_stale(job, state):
+            if job.standing_still:
+                job.tell(job.standing_still)
             job.tell("compiling programs for the first batches")
             programs.begin(state.step)
             if job.config.workers:

@@ -66,8 +66,9 @@ def learning_rate(
     Raises:
         OptionError: A schedule that ends has no end.
     """
+    ends = config.schedule in ("linear", "cosine")  # one given up may leave its steps
     end = config.schedule_steps or 0
-    if config.schedule in ("linear", "cosine") and end <= config.warmup:
+    if ends and end <= config.warmup:
         raise OptionError(
             f"{{0}} {config.schedule} ends at {{1}}, which is {config.schedule_steps}; "
             "give a number of steps beyond {2}, such as that of all steps.",
@@ -88,7 +89,7 @@ def learning_rate(
         if config.schedule == "inverse_sqrt":
             least = max(warmup, 1)
             value = value * arrays.sqrt(least / arrays.maximum(number, least))
-        if end:
+        if ends:
             share = arrays.clip((step - warmup) / (end - warmup), 0.0, 1.0)
             cosine = (1 + arrays.cos(arrays.pi * share)) / 2
             value = value * (cosine if config.schedule == "cosine" else 1 - share)

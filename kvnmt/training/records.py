@@ -3,7 +3,8 @@
 
 ``metrics.jsonl`` has a line for each validation, ``steps.jsonl`` for so many steps
 each, ``events/`` both for TensorBoard, ``validations/`` the translations, a file for
-each step, and ``learning-curve.png`` shows the losses and the BLEU.
+each step, and ``learning-curve.png`` shows the losses and the BLEU. ``train.log`` has
+what people were told, with times.
 """
 
 import errno
@@ -28,6 +29,8 @@ STEPS, OF_STEPS = "steps.jsonl", "steps/"  # and how TensorBoard calls its figur
 EVENTS = "events"
 CURVE = "learning-curve.png"
 TRANSLATIONS = "validations"
+TOLD = "train.log"
+FLUSH = 10.0  # seconds from which on events of steps are put on the disk
 
 
 class Log:
@@ -58,6 +61,7 @@ class Log:
             for record in made:
                 if record["step"] > validated:
                     self._show(record, OF_STEPS)
+            self._flush()
 
     def add(self, record: dict[str, Any], translations: Sequence[str] = ()) -> None:
         """Writes a line of a validation; a figure that is not finite is null there.
@@ -77,9 +81,12 @@ class Log:
             plain = _plain(record)
             _append(self.folder / NAME, plain)
             self._show(plain)
+            self._flush()
 
     def add_steps(self, record: dict[str, Any]) -> None:
         """Writes a line of steps, of which the record's was the last.
+
+        TensorBoard may see it some seconds later: training does not wait for the disk.
 
         Raises:
             OSError: It cannot be written; nothing of it is.
@@ -88,6 +95,8 @@ class Log:
         _append(self.folder / STEPS, plain)
         with suppress(OSError):  # of a line that is written
             self._show(plain, OF_STEPS)
+            if time.monotonic() - self._flushed >= FLUSH:
+                self._flush()
 
     def close(self) -> None:
         """Ends the events and draws the learning curve, if there is one."""
@@ -111,6 +120,9 @@ class Log:
     def _write(self, event: Event) -> None:
         event.wall_time = time.time()
         self._events.write_event(event)
+
+    def _flush(self) -> None:
+        self._flushed = time.monotonic()
         self._events.flush()
 
 
@@ -141,6 +153,21 @@ def read(folder: Path, name: str = NAME) -> list[dict[str, Any]]:
                 "resume",
             ) from None
     return records
+
+
+def log_told(folder: Path, message: str) -> None:
+    """Adds what people are told to the log of a run, with the time, if that can be.
+
+    Not where standard error goes to this very file.
+    """
+    now = time.strftime("%Y-%m-%d %H:%M:%S")
+    lines = "".join(f"{now}  {line}\n" for line in message.splitlines())
+    with suppress(OSError), (folder / TOLD).open("ab", buffering=0) as file:
+        is_here = False
+        with suppress(OSError):  # it may be closed
+            is_here = os.path.samestat(os.fstat(file.fileno()), os.fstat(2))
+        if not is_here:
+            file.write(lines.encode(errors="backslashreplace"))
 
 
 def _cut(folder: Path, name: str, step: int) -> list[dict[str, Any]]:

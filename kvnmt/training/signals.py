@@ -7,6 +7,8 @@ queue sends some time before it kills.
 Python runs a signal's handler between two instructions of the main thread, which may
 wait in a compiler for minutes. Python writes the number of a signal down at once,
 however; a thread that reads it tells the user, and ends the process at the second.
+What comes within a second of the first is no second: `timeout` and other programs send
+one twice, to a process and to its group.
 Where somebody types at Python, in a notebook say, the process is not ended, with all
 that is in it: the second raises KeyboardInterrupt, once the main thread comes to it.
 A signal that was ignored before stays so: a shell shields from Control-C what it runs
@@ -18,11 +20,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from kvnmt.errors import LEAVING, STATUS_OF_SIGNALS
+
+ECHO = 1.0  # seconds after the first signal in which others are the same
 
 
 def is_interactive() -> bool:
@@ -38,7 +43,7 @@ class Signals:
         self.tell = tell
         self.asked = 0  # the number of the first signal; 0: none came
         self._breaks = False
-        self._handled = 0
+        self._handled = _Count()
         self._installed = threading.current_thread() is threading.main_thread()
         self._read = self._write = self._wakeup = -1  # file descriptors
         self._before: dict[signal.Signals, Any] = {}  # the handlers
@@ -80,27 +85,43 @@ class Signals:
             self._breaks = False
 
     def _handle(self, number: int, frame: object) -> None:
-        again = number == signal.SIGHUP and self._handled
         self.asked = self.asked or number
-        self._handled += not again
-        if self._breaks or (self._handled > 1 and is_interactive()):
+        came = self._handled.add(number)
+        if (came and self._breaks) or (came > 1 and is_interactive()):
             raise KeyboardInterrupt
 
     def _watch(self) -> None:
-        came = 0
+        count = _Count()
         while byte := os.read(self._read, 1):
             number = byte[0]
             if number not in self._before:
                 continue
-            if number == signal.SIGHUP and came:
-                continue  # a shell and the kernel both send it, at once
-            came += 1
+            came = count.add(number)
             self.asked = self.asked or number
             if came > 1 and not is_interactive():
                 os._exit(STATUS_OF_SIGNALS + number)
-            if came > 1:
+            if came != 1:
                 continue
             name = signal.Signals(number).name
             with suppress(BaseException):  # who reads it may be gone: go on watching
                 self.tell(f"{name}: saving, then leaving; once more leaves at once")
         os.close(self._read)
+
+
+class _Count:
+    """How many signals came, without those that are sent twice."""
+
+    def __init__(self):
+        """None came."""
+        self._came, self._first = 0, 0.0
+
+    def add(self, number: int) -> int:
+        """Which one this is, from 1; 0: one that came before, again."""
+        now = time.monotonic()
+        if not self._came:
+            self._first = now
+        # A shell and the kernel both send SIGHUP.
+        elif number == signal.SIGHUP or now - self._first < ECHO:
+            return 0
+        self._came += 1
+        return self._came

@@ -221,6 +221,22 @@ def test_what_another_system_has_otherwise_than_a_run_is_told(places, capsys):
         assert "note" not in capsys.readouterr().err
 
 
+def test_what_a_run_had_otherwise_at_first_is_told(places, capsys):
+    """Where another is made like it; lines that say nothing are passed over."""
+    changes = {"optimizer.learning_rate": [0.1, 0.2], "\x1b": [1, 2]}
+    starts = [{"step": 0, "changes": {"training.epochs": [1, 2]}}]
+    lines = [json.dumps(one) for one in (*starts, {"step": 5, "changes": changes}, [])]
+    path = places["MINE"] / "starts.jsonl"
+    path.write_text("\n".join([*lines, '{"step": 6, "changes": 1}', "{"]))
+    read("train", "NEW --like CHECKPOINT", places)
+    told = capsys.readouterr().err
+    said = f"'{places['MINE']}' trained with other values of --optimizer.learning-rate "
+    assert told.startswith(f"note: {said}at first, see '{path}'")
+    read("train", "MINE --resume --like MINE", places)
+    read("train", "NEW --like OTHER", places)
+    assert not capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["adam", "adadelta"])
 def test_the_rate_of_a_recipe_is_that_of_its_optimizer(places, name):
     rate = RECIPES["modern"].optimizer.learning_rate

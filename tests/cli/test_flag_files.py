@@ -12,7 +12,7 @@ LINES = """\
 --data.source 'my text.de'   # quoted as in a shell
 --search.beam 3
 
---no-progress
+--training.warm-start ~/$HOME
 """
 
 
@@ -20,7 +20,8 @@ def test_a_file_stands_for_its_words(tmp_path):
     path = tmp_path / "mine.flags"
     path.write_text(LINES)
     said = ["train", f"@{path}", "--search.beam", "5", "@"]
-    words = ["--data.source", "my text.de", "--search.beam", "3", "--no-progress"]
+    words = ["--data.source", "my text.de", "--search.beam", "3"]
+    words += ["--training.warm-start", "~/$HOME"]
     assert expanded(said) == (["train", *words, "--search.beam", "5", "@"], words)
 
 

@@ -25,8 +25,8 @@ from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate
 from kvnmt.model import assembly
 from kvnmt.model.config import ModelConfig
+from kvnmt.runs.checks import check_step
 from kvnmt.runs.config import Experiment
-from kvnmt.runs.train import _check_step
 from kvnmt.runs.warm_start import warm_start
 from kvnmt.target_context import previous_word
 from kvnmt.training.losses import Objective, loss
@@ -253,7 +253,7 @@ def test_no_name_of_the_readout_is_given_twice():
 
 def test_parameters_of_functions_may_have_any_name():
     with changed(initial_state=lambda mine, s, batch, most, kind: ()) as config:
-        _check_step(Experiment(model=config), begins=True)
+        check_step(Experiment(model=config), begins=True)
 
 
 def test_what_fails_only_in_a_search_fails_before_training():
@@ -264,7 +264,7 @@ def test_what_fails_only_in_a_search_fails_before_training():
         changed(step=step) as config,
         pytest.raises(TypeError, match="only in a search"),
     ):
-        _check_step(Experiment(model=config), begins=True)
+        check_step(Experiment(model=config), begins=True)
 
 
 def test_it_predicts_and_learns(field):

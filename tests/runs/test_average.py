@@ -15,6 +15,7 @@ from kvnmt.runs import directory
 from kvnmt.runs import train as experiment
 from kvnmt.runs.average import average
 from kvnmt.runs.directory import load_experiment, load_run
+from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.checkpoints.writer import Checkpoints
 from tests.helpers import full, quiet, steps_kept, tiny, toy_data, untrained
 
@@ -45,6 +46,19 @@ def test_the_last_checkpoints_are_averaged(several, tmp_path):
     for mean, *each in zip(found, *kept):
         np.testing.assert_allclose(mean, np.mean(each, axis=0), rtol=1e-6, atol=1e-7)
     assert any(np.any(a != b) for a, b in zip(found, kept[0]))
+
+
+def test_the_last_are_those_that_were_validated(several, tmp_path):
+    """As long as there are any; a save between validations is none of them."""
+    run = Path(shutil.copytree(several, tmp_path / "run"))
+    steps = sorted(steps_kept(run))
+    for left in (steps[:-1], steps[:-2], []):
+        for step in {*steps} - {*left}:
+            folder = run / "checkpoints" / str(step)
+            unrated = dataclasses.replace(manifests.read(folder), score=None)
+            manifests.write(folder, unrated)
+        names = average([run], tmp_path / f"mean-{len(left)}", last=1)
+        assert names == [f"{run}/checkpoints/{(left or steps)[-1]}"]
 
 
 def test_the_best_checkpoints_are_averaged(kvnmt, several, tmp_path):
@@ -120,7 +134,7 @@ def test_runs_are_averaged(several, tmp_path, capsys):
 
 
 def test_mistakes_are_told(kvnmt, several, tmp_path, tmp_path_factory):
-    with pytest.raises(UserError, match="keeps [34] checkpoints, not 9"):
+    with pytest.raises(UserError, match="keeps [34] checkpoints to average, not 9"):
         average([several], tmp_path / "mean", last=9)
     other = untrained(tmp_path_factory.getbasetemp(), "rnnencdec")
     with pytest.raises(UserError, match="differ in .*; only"):
@@ -183,10 +197,28 @@ def test_an_average_that_is_interrupted_leaves_nothing(several, tmp_path, monkey
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Checkpoints, "save_params", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save_params", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            average([several], tmp_path / "mean")
+        assert not list(tmp_path.iterdir())
+
+
+def test_an_average_that_was_killed_is_made_again(several, tmp_path, monkeypatch):
+    """But nothing else that has the name of its half is removed."""
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # a kill clears nothing
+        patch.setattr(shutil, "copy", full)
+        with pytest.raises(UserError):
+            average([several], tmp_path / "mean")
+    assert [path.name for path in tmp_path.iterdir()] == ["mean.part"]
+    (tmp_path / "mean.part" / "notes").touch()
+    with pytest.raises(UserError, match="mean.part' is in the way; move it"):
         average([several], tmp_path / "mean")
-    assert not (tmp_path / "mean").exists()
+    (tmp_path / "mean.part" / "notes").unlink()
+    average([several], tmp_path / "mean")
+    assert [path.name for path in tmp_path.iterdir()] == ["mean"]
+    assert load_run(tmp_path / "mean")
 
 
 def test_an_average_is_refused_before_text_is_read(several, tmp_path):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is told before a training of what validation can measure."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import Words
 from kvnmt.inference.config import SearchConfig, longest
 from kvnmt.runs.foresight import warnings
+from kvnmt.runs.recipes import RECIPES
 
 WORDS = Words(tuple("abcdefghij"))
 
@@ -20,7 +23,10 @@ def foreseen(references: list[str], tokenize: str = "none", **search: object) ->
     valid = encoded(source=[ids[::2] for ids in target], target=target)
     words = Vocabularies(WORDS, WORDS)
     corpora = Corpora(words, valid, valid, references, report="")
-    return list(warnings(corpora, SearchConfig(**search), tokenize))
+    plain = RECIPES["modern"]
+    training = replace(plain.training, bleu_tokenize=tokenize)
+    config = replace(plain.search, **search)
+    return list(warnings(corpora, replace(plain, training=training, search=config)))
 
 
 def test_nothing_is_told_of_text_that_can_be_written():

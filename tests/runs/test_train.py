@@ -2,6 +2,8 @@
 """Run directories are whole, movable, and never clobbered."""
 
 import json
+import os
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -19,6 +21,7 @@ from kvnmt.errors import OptionError, UserError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
 from kvnmt.runs import train as experiment
+from kvnmt.runs.checks import check_step
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.training.checkpoints.orbax_arrays import ArrayFiles
@@ -87,6 +90,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path, inside, said):
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / inside).write_text("{}")
+    (folder / "train.log").touch()
     before = contents(tmp_path)
     exp = tiny(DataConfig(source=Path("never read")))
     with pytest.raises(UserError, match=f"'{folder}' exists already {said}"):
@@ -102,6 +106,18 @@ def test_a_file_in_the_place_of_the_folder_is_left_alone(tmp_path):
         with pytest.raises(UserError, match=str(source)):
             experiment.run(exp, folder, console=quiet())
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(("name", "nearest"), [("runs/new", "."), ("empty", "empty")])
+def test_a_place_that_may_not_be_written_to_is_told_before_text_is_read(
+    tmp_path, monkeypatch, name, nearest
+):
+    place = tmp_path / nearest
+    place.mkdir(exist_ok=True)
+    exp = tiny(DataConfig(source=Path("never read")))
+    monkeypatch.setattr(os, "access", lambda path, mode: path != place)
+    with pytest.raises(UserError, match=f"'{place}' may not be written to; name"):
+        experiment.run(exp, tmp_path / name, console=quiet())
 
 
 RATE = "optimizer.learning_rate"
@@ -141,11 +157,11 @@ def test_choices_are_checked_before_text_is_read(
 
 def test_a_run_goes_on_with_what_nobody_begins_with():
     exp = replaced(tiny(DataConfig()), "model.decoder", past_future.Options())
-    experiment._check_step(exp, begins=False)
+    check_step(exp, begins=False)
     with pytest.raises(
         UserError, match="they would learn nothing.* choose one without"
     ):
-        experiment._check_step(exp, begins=True)
+        check_step(exp, begins=True)
 
 
 def test_a_number_of_numpy_is_kept_as_what_it_is():
@@ -185,14 +201,19 @@ def test_a_run_is_read_while_its_training_removes_checkpoints(
     jax.tree.map(np.testing.assert_array_equal, found.params, other.params)
 
 
-def test_an_empty_folder_may_be_used(tmp_path, shared):
+def test_a_folder_that_holds_a_log_may_be_used(tmp_path, shared):
     """And what is in a run directory is all there."""
     names = {path.name for path in shared.iterdir()}
     assert names == {
-        *("config.json", "versions.json", "metrics.jsonl"),
+        *("config.json", "versions.json", "metrics.jsonl", "starts.jsonl"),
         *("vocabulary", "checkpoints", "events", "learning-curve.png", "lock"),
-        "validations",
+        *("validations", "train.log"),
     }
+    log = (shared / "train.log").read_text().splitlines()
+    assert all(re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d  \S", line) for line in log)
+    for line, part in zip(log, (" training pairs", "trains on ", "compiling ")):
+        assert part in line
+    assert sum("valid loss" in line for line in log) == len(records(shared))
     steps = {str(record["step"]) for record in records(shared)}
     assert {path.stem for path in (shared / "validations").iterdir()} == steps
     versions = json.loads((shared / "versions.json").read_text())
@@ -200,9 +221,10 @@ def test_an_empty_folder_may_be_used(tmp_path, shared):
     assert versions["device"].startswith(f"{DEVICES} x ")
     folder = tmp_path / "run"
     folder.mkdir()
+    (folder / "slurm-7.out").touch()
     exp = load_experiment(shared)
     experiment.run(replaced(exp, "training.epochs", 1), folder, console=quiet())
-    assert names == {path.name for path in folder.iterdir()}
+    assert names | {"slurm-7.out"} == {path.name for path in folder.iterdir()}
 
 
 def test_a_run_directory_needs_nothing_else(tmp_path):
@@ -295,8 +317,17 @@ def test_given_links_guide_the_attention(tmp_path):
     assert alignment[:4, :4].argmax(axis=1).tolist() == [3, 2, 1, 0]
     on = replaced(replaced(exp, "objective.guided", 0.0), "training.epochs", 9)
     (tmp_path / "links").unlink()
-    experiment.run(on, tmp_path / "run", resume=True, console=quiet())
+    console = quiet()
+    experiment.run(on, tmp_path / "run", resume=True, console=console)
     assert "train_guided" not in records(tmp_path / "run")[-1]
+    said = "given anew: --objective.guided 3.0 -> 0.0, --training.epochs 8 -> 9\n"
+    assert said in console.file.getvalue()
+    first, second = records(tmp_path / "run", "starts.jsonl")
+    assert (first["step"], first["changes"]) == (0, {})
+    assert second["step"] == told[-1]["step"]
+    changes = {"objective.guided": [3.0, 0.0], "training.epochs": [8, 9]}
+    assert second["changes"] == changes
+    assert first["versions"]["jax"] == jax.__version__
 
 
 def test_risk_is_refused_where_references_are_cut_by_chance(tmp_path):

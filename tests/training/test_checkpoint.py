@@ -308,6 +308,17 @@ def test_several_of_the_best_are_kept(tmp_path):
         assert checkpoints.folder.best_steps(9) == [1, 3]
 
 
+def test_the_last_that_were_validated_are_kept_beside_the_last(tmp_path):
+    with Checkpoints(tmp_path, keep=Keep(2)) as checkpoints:
+        for step, score in enumerate([5.0, 1.0, 4.0, 2.0, None, None, None], 1):
+            checkpoints.save(SMALL.replace(step=jnp.int32(step)), {}, ABOUT)
+            if score is not None:
+                checkpoints.rate(step, score, {})
+    folder = Checkpoints(tmp_path, read_only=True).folder
+    assert folder.steps() == [1, 3, 4, 6, 7]
+    assert folder.last_steps(2) == [3, 4] and folder.last_steps(9) == [1, 3, 4]
+
+
 def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -360,6 +371,28 @@ def test_a_damaged_checkpoint_is_set_aside_by_who_may_write(tmp_path):
     save_at(tmp_path / "checkpoints", 4)  # its place is free
     with Checkpoints(tmp_path / "checkpoints") as checkpoints:
         assert checkpoints.find("last").step == 4
+
+
+def test_a_damaged_checkpoint_that_stays_gives_way(tmp_path, monkeypatch):
+    """As in a folder that is a mount, or a link to another disk."""
+    rename = Path.rename
+
+    def within(path: Path, target: Path) -> Path:
+        if target.parent.name == "damaged":
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return rename(path, target)
+
+    save_at(tmp_path / "checkpoints", 3, 4)
+    shorten(tmp_path / "checkpoints" / "4" / "params" / "manifest.ocdbt")
+    monkeypatch.setattr(Path, "rename", within)
+    with Checkpoints(tmp_path / "checkpoints") as checkpoints:
+        assert checkpoints.find("last").step == 3
+        assert checkpoints.folder.steps() == [3, 4]
+    for _ in range(2):  # a whole one would give way, too
+        save_at(tmp_path / "checkpoints", 4)
+        with Checkpoints(tmp_path / "checkpoints") as checkpoints:
+            assert checkpoints.find("last").step == 4
+            assert len(list(checkpoints.folder.path.iterdir())) == 2
 
 
 def test_what_a_kill_left_is_cleared(tmp_path):

@@ -73,7 +73,7 @@ def test_kills_and_signals_at_any_moment_change_nothing(base, exp, whole):
         start(log, folder, exp, end=End(kill_at=at)).end(KILLED)
     assert any((folder / "checkpoints").iterdir())  # perhaps half of one
     for number, step in ((signal.SIGTERM, 1), (signal.SIGINT, 12)):
-        end = End(leave_at=step, signals=(number,))
+        end = End(leave_at=step, signals=(number, number))  # as `timeout` sends it
         said = start(log, folder, exp, end=end).end(128 + number)
         assert signal.Signals(number).name in said and "--resume" in said
         assert "damaged" not in said

@@ -170,6 +170,17 @@ def test_a_killed_run_goes_on_as_if_it_never_stopped(
     check_same_run(exp, tmp_path / "whole", tmp_path / "killed")
 
 
+def test_a_run_goes_on_from_before_checkpoints_that_were_moved_away(tmp_path, data):
+    exp = tiny(data, epochs=3)
+    run(exp, tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole", tmp_path / "back")
+    for step in steps_kept(tmp_path / "back") - {2 * EPOCH}:
+        kept = tmp_path / "back" / "checkpoints" / str(step)
+        kept.rename(tmp_path / str(step))
+    assert run(exp, tmp_path / "back", resume=True).steps == 3 * EPOCH
+    check_same_run(exp, tmp_path / "whole", tmp_path / "back")
+
+
 def test_a_run_that_goes_on_draws_nothing_that_is_not_used(tmp_path, data):
     """Parameters and moments would be held twice, unseen by the memory check."""
     run(tiny(data, epochs=1), tmp_path / "run")
@@ -252,6 +263,20 @@ def test_a_validation_beyond_the_end_is_told(tmp_path, data):
     assert f"beyond the end, step {2 * EPOCH}: only that is validated" in told
     exp = tiny(data, epochs=2, validate_every=2 * EPOCH)
     assert not job_of(exp, tmp_path / "run")[0].unreached
+
+
+def test_a_schedule_that_ends_before_training_is_told(tmp_path, data):
+    exp = tiny(data, epochs=1)
+    before = dataclasses.replace(exp.optimizer, schedule="cosine", schedule_steps=2)
+    exp = dataclasses.replace(exp, optimizer=before)
+    out = io.StringIO()
+    experiment.run(exp, tmp_path / "run", console=Console(file=out, width=200))
+    told = f"schedule cosine reaches 0 at step 2, and steps up to {EPOCH} learn nothing"
+    assert told in out.getvalue()
+    last = dataclasses.replace(before, schedule_steps=EPOCH)
+    for one in (last, dataclasses.replace(last, schedule="constant")):
+        job, _ = job_of(dataclasses.replace(exp, optimizer=one), tmp_path / "run")
+        assert not job.standing_still
 
 
 def test_the_optimizer_counts_the_epochs_of_the_text(tmp_path, data):
@@ -890,7 +915,7 @@ def test_a_validation_waits_for_a_sound_step(tmp_path, data):
     assert [record["step"] for record in records(tmp_path / "run")] == [6, 8, 12]
     exp = tiny(data, epochs=2, save_every=3)
     fit_with(exp, tmp_path / "saves", step=bad_at(2, 5))
-    assert steps_kept(tmp_path / "saves") == {7, 8}
+    assert steps_kept(tmp_path / "saves") == {4, 7, 8}
     assert [record["step"] for record in records(tmp_path / "saves")] == [4, 8]
 
 

@@ -63,6 +63,8 @@ def test_a_rate_may_fall_to_nothing(warmup):
         found = rates(config, some)
         np.testing.assert_allclose(found, 3 * wanted, rtol=1e-5, atol=1e-6)
         assert rates(config, range(warmup)) == [3 * (n + 1) / 4 for n in range(warmup)]
+        given_up = dataclasses.replace(config, schedule="constant")
+        assert rates(given_up, some) == [3.0] * len(some)
         endless = dataclasses.replace(config, schedule_steps=None)
         with pytest.raises(UserError, match="ends at .*_steps, which is None"):
             learning_rate(endless, EPOCH)

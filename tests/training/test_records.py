@@ -2,8 +2,11 @@
 """The records of a run: strict JSON, cut back to a checkpoint, events, a picture."""
 
 import json
+import subprocess
+import sys
 
 import pytest
+from tensorboardX.event_file_writer import EventsWriter
 
 from kvnmt.errors import UserError
 from kvnmt.pictures import charts
@@ -96,6 +99,41 @@ def test_tensorboard_and_people_get_them_too(tmp_path, monkeypatch):
     for name in (b"train_loss", b"valid_loss", b"valid_bleu"):
         assert name in events.read_bytes()
     assert (tmp_path / metrics.CURVE).read_bytes().startswith(b"\x89PNG")
+
+
+def test_steps_do_not_wait_for_the_disk(tmp_path, monkeypatch):
+    """Of TensorBoard's file, but for once in a while; validations do."""
+    flush, flushed = EventsWriter.flush, []
+    monkeypatch.setattr(
+        EventsWriter, "flush", lambda self: [flushed.append(1), flush(self)]
+    )
+    log = metrics.Log(tmp_path, 0, 0)
+    for step in range(9):
+        log.add_steps({"step": step, "train_loss": 3.0})
+    assert len(flushed) == 1  # when it was opened
+    monkeypatch.setattr(metrics, "FLUSH", 0.0)
+    log.add_steps({"step": 9, "train_loss": 3.0})
+    assert len(flushed) == 2
+    log.add(record(9))
+    assert len(flushed) == 3
+    (events,) = (tmp_path / metrics.EVENTS).iterdir()
+    assert events.read_bytes().count(b"steps/train_loss") == 10
+    log.close()
+
+
+def test_what_goes_to_the_log_already_is_not_written_twice(tmp_path):
+    path = tmp_path / metrics.TOLD
+    code = (
+        "import sys; from pathlib import Path; from kvnmt.training import records; "
+        "records.log_told(Path(sys.argv[1]), 'said')"
+    )
+    command = [sys.executable, "-c", code, tmp_path]
+    with path.open("a") as file:
+        subprocess.run(command, stderr=file, check=True)
+    assert path.read_text() == ""
+    subprocess.run(command, check=True)
+    assert path.read_text().endswith("  said\n")
+    metrics.log_told(tmp_path / "nowhere", "said")  # there is no run yet
 
 
 def test_a_last_line_without_a_line_feed_counts(tmp_path):

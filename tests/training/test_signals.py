@@ -11,7 +11,7 @@ import time
 import pytest
 
 from kvnmt.errors import LEAVING
-from kvnmt.training.signals import Signals
+from kvnmt.training.signals import ECHO, Signals
 
 
 def test_a_signal_that_was_ignored_stays_so():
@@ -38,14 +38,33 @@ import os, signal, time
 from kvnmt.training.signals import Signals
 with Signals(print):
     os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(ECHO + 0.1)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(60)
-"""
+""".replace("ECHO", str(ECHO))
 
 
 def test_a_second_signal_ends_a_process_at_once():
     done = subprocess.run([sys.executable, "-c", ENDLESS])
     assert done.returncode == 128 + signal.SIGTERM
+
+
+TWICE = """
+import os, signal, time
+from kvnmt.training.signals import Signals
+with Signals(lambda said: None) as signals:
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(0.3)
+    print("saved", signals.asked)
+"""
+
+
+def test_a_signal_that_is_sent_twice_is_one():
+    """As `timeout` does: to the process, then to its group."""
+    done = subprocess.run([sys.executable, "-c", TWICE], capture_output=True)
+    assert done.stdout.split() == [b"saved", b"%d" % signal.SIGTERM]
+    assert done.returncode == 0
 
 
 CLOSED = """
@@ -55,7 +74,7 @@ from kvnmt.training.signals import Signals
 with Signals(lambda said: None) as signals:
     for _ in range(3):
         os.kill(os.getpid(), signal.SIGHUP)
-        time.sleep(0.3)
+        time.sleep(0.5)
     print("saved", signals.asked)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(60)
@@ -88,11 +107,15 @@ def test_a_second_signal_leaves_a_notebook_alive(monkeypatch, number):
     with pytest.raises(KeyboardInterrupt), Signals(told.append) as signals:
         os.kill(os.getpid(), number)
         assert signals.asked == number
+        os.kill(os.getpid(), number)  # the same, sent twice
+        time.sleep(ECHO + 0.1)
+        told.append("later")
         os.kill(os.getpid(), number)
         time.sleep(10)  # interrupted
         pytest.fail("nothing was raised")
     deadline = time.monotonic() + 10
-    while not told and time.monotonic() < deadline:
+    while len(told) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert len(told) == 1 and "once more leaves at once" in told[0]
+    assert len(told) == 2 and "later" in told
+    assert any("once more leaves at once" in said for said in told)
     assert signal.getsignal(number) == before

@@ -7,6 +7,7 @@ whole. What is being written or removed has ``.unfinished`` behind the step.
 
 import math
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from kvnmt.training.checkpoints.manifest import Manifest, UnreadableError
 from kvnmt.training.checkpoints.orbax_arrays import reason
 
 DAMAGED = "damaged"  # beside the folder of the checkpoints
+GLANCES, GLANCE = 2, 0.05  # more tries to lock it, and seconds between them
 LOOKS = 5  # times that a reader looks, while training removes what was there
 UNFINISHED = ".unfinished"
 
@@ -28,7 +30,7 @@ Which = Literal["last", "best"]
 class Keep(NamedTuple):
     """Which checkpoints are kept."""
 
-    last: int = 2  # so many of the newest
+    last: int = 2  # so many of the newest, and of the newest that have a score
     every: int = 0  # the first at or after each multiple of it; 0: none
     best: int = 1  # so many of those that have a score; none has: the newest
 
@@ -63,6 +65,10 @@ class CheckpointFolder:
         """So many steps, if there are, the one with the best score first."""
         return best_of(self._manifests(lambda step, damage: None), count)
 
+    def last_steps(self, count: int) -> list[int]:
+        """So many of the newest with a score, oldest first; where none has one: any."""
+        return newest_of(self._manifests(lambda step, damage: None), count)
+
     def first_whole(self, which: Which) -> Manifest | None:
         """The newest or the best checkpoint that is as it was written; None: none is.
 
@@ -91,6 +97,16 @@ class CheckpointFolder:
         for path in list(self.path.glob(f"*{UNFINISHED}*")) if self.writes else ():
             shutil.rmtree(path, ignore_errors=True)
 
+    def name(self, step: int) -> None:
+        """Gives a checkpoint that is whole its name.
+
+        What has that name is damaged, and could not be set aside: it is removed.
+        """
+        with suppress(FileNotFoundError):
+            gone = self.of(step).rename(self.path / f"{DAMAGED}-{step}{UNFINISHED}")
+            shutil.rmtree(gone, ignore_errors=True)
+        self.unfinished(step).rename(self.of(step))
+
     @contextmanager
     def explaining(self, step: int) -> Iterator[None]:
         """Within it an error is told as one of writing a checkpoint; clears up."""
@@ -112,8 +128,8 @@ class CheckpointFolder:
         """
         steps, unread = self.steps(), list[int]()
         readable = self._manifests(lambda step, damage: unread.append(step))
-        best = best_of(readable, keep.best)
-        kept = {*steps[-keep.last :], *best, *unread, *firsts(steps, keep.every)}
+        scored = {*best_of(readable, keep.best), *newest_of(readable, keep.last)}
+        kept = {*steps[-keep.last :], *scored, *unread, *firsts(steps, keep.every)}
         for manifest in readable:  # for good, though a run that went on asks for others
             every = keep_every(manifest)
             kept |= {manifest.step} & firsts(steps, every)
@@ -171,6 +187,15 @@ def best_of(newest_first: Sequence[Manifest], count: int) -> list[int]:
     return [manifest.step for manifest in wanted[:count]]
 
 
+def newest_of(newest_first: Sequence[Manifest], count: int) -> list[int]:
+    """The last steps with a score, oldest first; where none has one, the last of all.
+
+    What is saved between validations has none.
+    """
+    wanted = rated(newest_first) or newest_first
+    return sorted(manifest.step for manifest in wanted)[-count:]
+
+
 def firsts(steps: Iterable[int], every: int) -> set[int]:
     """Of steps that rise, the first at or after each multiple; a save may wait."""
     firsts: dict[int, int] = {}
@@ -198,7 +223,7 @@ def only_writer(folder: Path, tell: Callable[[str], None]) -> Iterator[None]:
     """
     with ExitStack() as stack:
         try:
-            locks = stack.enter_context(locked(folder / "lock", wait=False))
+            locks = _lock(folder / "lock", stack)
         except BlockingIOError:
             raise UserError(
                 f"another training writes to '{folder}'; wait until it has ended, or "
@@ -213,3 +238,12 @@ def only_writer(folder: Path, tell: Callable[[str], None]) -> Iterator[None]:
                 "folder is not kept out."
             )
         yield
+
+
+def _lock(path: Path, stack: ExitStack) -> bool:
+    """Takes a lock for a stack; somebody may hold it for a moment, to look."""
+    for _ in range(GLANCES):
+        with suppress(BlockingIOError):
+            return stack.enter_context(locked(path, wait=False))
+        time.sleep(GLANCE)
+    return stack.enter_context(locked(path, wait=False))

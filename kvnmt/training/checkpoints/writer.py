@@ -164,4 +164,4 @@ class Checkpoints(CheckpointReader):
             unfinished = self.folder.unfinished(manifest.step)
             files = manifests.digests(unfinished)
             manifests.write(unfinished, replace(manifest, files=files))
-            unfinished.rename(self.folder.of(manifest.step))
+            self.folder.name(manifest.step)
