@@ -253,11 +253,13 @@ def summarised(baseline: str, results: Sequence[Figures]) -> list[Figures]:
     against, base, lines = Against({}, "bleu", COUNTS), groups.get(baseline), []
     for name, group in groups.items():
         line: Figures = {"system": name, "parameters": group[0]["parameters"]}
+        line["figures"] = {}
         for figure in FIGURES:
             key = str(figure.key)
             values = [result[key] for result in group if key in result]
             if values:
                 line[key] = mean_and_spread(values, figure.form)
+                line["figures"][key] = values  # of the seeds, for programs
             if 0 < len(values) < len(group):  # others were measured without it
                 line[key] += f" ({len(values)})"
         line["seeds"] = " ".join(str(result["seed"]) for result in group)

@@ -117,7 +117,7 @@ def quiet() -> Console:
     return Console(file=io.StringIO())
 
 
-TIMES = ("tokens_per_second", "elapsed", "tokens", "seconds")
+TIMES = ("tokens_per_second", "waiting", "elapsed", "tokens", "seconds")
 SUMS = ("sums", "logged")  # within which only the times of steps are left out
 
 
@@ -130,7 +130,7 @@ def records(folder: Path, name: str = "metrics.jsonl") -> list[dict[str, Any]]:
 def timeless(record: dict[str, Any], times: Sequence[str] = TIMES) -> dict[str, Any]:
     """A record, or a progress, without what no two runs have in common."""
     return {
-        name: timeless(value, ("timed", "seconds")) if name in SUMS else value
+        name: timeless(value, ("timed", "seconds", "waited")) if name in SUMS else value
         for name, value in record.items()
         if name not in times
     }

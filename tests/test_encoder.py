@@ -13,7 +13,7 @@ from kvnmt.encoder import CellName, Choices, Encoded, Merge
 from kvnmt.errors import OptionError, UserError
 from kvnmt.fields import check_used
 from kvnmt.initializers import gaussian
-from kvnmt.layers import Blocks, Scanning, linear
+from kvnmt.layers import Blocks, Residuals, Scanning, linear
 from kvnmt.model.config import ModelConfig
 from kvnmt.typing import Sizes
 
@@ -68,13 +68,13 @@ def test_padding_gives_zero_and_is_never_read(kind):
     np.testing.assert_array_equal(encode(kind, other), want)
 
 
-@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("drops", [0.0, 0.4])
 @pytest.mark.parametrize(
     "kind", [("concat", "lstm", 2), ("halves", "gru", 1), ("stack", "gru", 1)], ids=str
 )
 def test_one_scan_of_both_directions_reads_as_two_do(kind, drops, x64):
     """With all gradients. Two are left if one reads the other, or layers drop out."""
-    config = choices(*kind)._replace(dropout=0.4, residual=True)
+    config = choices(*kind)._replace(dropout=drops, residual=True)
     weights = gaussian(1.0)._replace(gain=1.0)  # normalised, too
     made = encoder.init(config, jax.random.key(0), sizes(kind[0]), weights)
     params = jax.tree.map(lambda x: x + 0.1, made)
@@ -82,7 +82,7 @@ def test_one_scan_of_both_directions_reads_as_two_do(kind, drops, x64):
     X = jnp.asarray(words())
 
     def total(params: object, x: jax.Array, scanning: Scanning) -> jax.Array:
-        key = jax.random.split(jax.random.key(1), 3) if drops else None
+        key = jax.random.split(jax.random.key(1), 3)
         some = sizes(kind[0]), x, jnp.asarray(MASK), scanning, key
         read = encoder.encode(config, params, *some)
         return jnp.sum(jnp.sin(read.annotations)) + jnp.sum(read.backward_first**2)
@@ -98,6 +98,25 @@ def test_one_scan_of_both_directions_reads_as_two_do(kind, drops, x64):
     apart, once = (text.count("scan[") for text in traced)
     is_one = kind[0] != "stack" and not (drops and kind[2] > 1)
     assert apart == 2 * kind[2] and once == apart // (1 + is_one)
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_no_product_is_computed_again_for_the_gradient(joined):
+    """Whatever is kept of the decoder's: those of the encoder are small."""
+    kind, X = ("concat", "gru", 1), jnp.asarray(words(), jnp.float32)
+    params = encoder.init(
+        choices(*kind), jax.random.key(0), sizes("concat"), gaussian()
+    )
+
+    def total(x: jax.Array, residuals: Residuals) -> jax.Array:
+        some = sizes("concat"), x, jnp.asarray(MASK), Scanning(residuals, joined=joined)
+        return jnp.sum(encoder.encode(choices(*kind), params, *some).annotations)
+
+    products, vectors = (
+        str(jax.make_jaxpr(jax.grad(partial(total, residuals=kept)))(X))
+        for kept in get_args(Residuals)
+    )
+    assert products.count("dot_general") == vectors.count("dot_general") > 0
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

@@ -108,14 +108,16 @@ def p_over_both(
         against: Says where the counts are.
 
     Returns:
-        None if one of the two has fewer than three seeds, or if test sets differ.
+        None if one of the two has fewer than three seeds, a seed has no counts, or test
+        sets differ.
     """
     ours, theirs = (
         [*map(counts_in, _by_seed(results, against.counts).values())]
         for results in (group, baseline)
     )
     counts, (n, m) = [*ours, *theirs], (len(ours), len(theirs))
-    if min(n, m) < LEAST_SEEDS:
+    told = [len(_by_seed(results, against.figure)) for results in (group, baseline)]
+    if min(n, m) < LEAST_SEEDS or told != [n, m]:
         return None
     if not all(_same_references(counts[0], rows) for rows in counts):
         return None

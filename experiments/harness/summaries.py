@@ -201,7 +201,7 @@ def _tests(
     if any(sentences):
         yield f"p against {name}, sentences", sentences
     if any(both):
-        yield "both", both
+        yield f"p against {name}, both", both
 
 
 def _cell(column: Column, group: Sequence[Figures]) -> str:

@@ -94,7 +94,7 @@ def check(config: BenchmarkConfig) -> None:
         raise UserError("nothing is measured; give --decode, or leave out --no-train.")
     for name in config.systems:
         if config.decode and system(name).is_language_model:
-            raise UserError(f"{name} is a language model; leave out it or --decode.")
+            raise UserError(f"{name} is a language model; leave it out, or --decode.")
     if config.candidates and not config.decode:
         raise UserError("--candidates are of translating; give --decode too.")
     if config.candidates and config.candidates > config.vocabulary:

@@ -13,6 +13,7 @@ from kvnmt import companions, devices
 from kvnmt.cli.flags import FLAT
 from kvnmt.cli.own_code import IMPORTED
 from kvnmt.cli.program_cache import agree_on_programs
+from kvnmt.companions import gathered
 from kvnmt.console import say
 from kvnmt.errors import UserError, counted, flag
 from kvnmt.fields import at_least, check_fields
@@ -84,6 +85,11 @@ class Train:
 
     def _check_starts(self) -> None:
         """Refuses flags for the beginning of a run where a run is resumed."""
+        if len({*gathered(str(self.resume))}) > 1:
+            raise UserError(
+                "some processes have --resume and others have not; give it to all of "
+                "them, or to none."
+            )
         if not self.resume:
             return
         check_shared(self.run)  # a process that does not see it finds no config either

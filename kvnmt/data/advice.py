@@ -8,9 +8,10 @@ from kvnmt.data.bpe_dropout import SPACE
 from kvnmt.data.codes import MARK
 from kvnmt.data.config import DataConfig
 from kvnmt.data.encoding import Tokenised
+from kvnmt.data.scripts import unspaced
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import UNK
-from kvnmt.data.words import split_words, unspaced
+from kvnmt.data.words import split_words
 from kvnmt.errors import flag
 
 CUT = 0.02  # share of words

@@ -37,7 +37,7 @@ from kvnmt.data.vocabularies import (
 from kvnmt.errors import OptionError, UserError, reason_of
 from kvnmt.files import DamagedError
 
-FORMAT = 3  # of how text is read, too: raised when the same text gives other ids
+FORMAT = 4  # of how text is read, too: raised when the same text gives other ids
 # Fields that change no id: the places of files, whose digests are part of the name;
 # what is not trained on; who does the work. `longest` stands for `max_length`.
 NEVER_MATTERS = {"source", "target", "pairs", "tfds_folder", "cache", "workers"}

@@ -156,9 +156,10 @@ class PairEncoder:
 
     def _encode(self, number: int, words: Vocabulary, line: str) -> list[int]:
         usual = words.encode(line)
-        if not self.subword_dropout or len(usual) > self.longest:  # it is left out
+        if not self.subword_dropout or len(usual) > self.longest:  # which is left out
             return usual
-        assert isinstance(words, Subwords | Codes)
+        if not isinstance(words, Subwords | Codes):
+            return usual
         return words.sample(line, self.subword_dropout, number)
 
 

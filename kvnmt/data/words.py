@@ -7,7 +7,7 @@ links between words would shift if it split one.
 """
 
 from bisect import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, takewhile
 
 from kvnmt.data.codes import MARK, Codes
@@ -16,18 +16,11 @@ from kvnmt.data.vocabulary import SPACE, UNK, Characters, Subwords
 
 # What sentences and their parts end with; the last ones in Arabic, Urdu and Hindi.
 ENDS = tuple(".!?;:…。！？；：؟؛۔।")
-LETTERS = 12  # of a word on average: where words have more, no spaces part them
 
 
 def split_words(line: str) -> list[str]:
     """Returns the words of a line."""
     return [word for word in line.split(" ") if word]
-
-
-def unspaced(lines: Iterable[str]) -> bool:
-    """Whether no spaces stand between the words of a text, as in Japanese."""
-    words = [word for line in lines for word in split_words(line)]
-    return sum(map(len, words)) > LETTERS * len(words)
 
 
 def word_numbers(vocabulary: Vocabulary, line: str, ids: Sequence[int]) -> list[int]:

@@ -168,7 +168,8 @@ def encode(
         return kind.run(stack, x, mask, choices, scanning=scanning, key=key, **way)
 
     both = params.forward and params.backward and not how.chained
-    drops = choices.layers > 1 and key is not None  # other words in a turned source
+    # In a turned source other words would be dropped.
+    drops = choices.layers > 1 and choices.dropout and key is not None
     if scanning.joined and kind.recurs and both and not drops:
         read = partial(run, key=None, reverse=False)
         forward, backward = _at_once(read, params, embedded, mask)
@@ -190,12 +191,12 @@ def _at_once(
     params: Params,
     embedded: Array,
     mask: Array,
-) -> Array:
-    """Both directions in one scan, which starts half as many kernels: [2, B, S, H]."""
+) -> tuple[Array, Array]:
+    """Both directions in one scan, which starts half as many kernels."""
 
     def turned(x: Array) -> Array:
         return jnp.stack([x, x[:, ::-1]])
 
     stacks = jax.tree.map(lambda *two: jnp.stack(two), params.forward, params.backward)
     forward, backward = jax.vmap(run)(stacks, turned(embedded), turned(mask))
-    return jnp.stack([forward, backward[:, ::-1]])
+    return forward, backward[:, ::-1]

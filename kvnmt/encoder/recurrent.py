@@ -92,8 +92,9 @@ def _run_layer(
     inputs = recurrent_inputs(params, x)  # [B, S, gates H], hoisted out of the scan
     zero = jnp.zeros((x.shape[0], params.U.shape[0]), inputs.dtype)
     steps = (jnp.swapaxes(inputs, 0, 1), mask.T)
-    # The chunks are of target steps; states of the source are small.
-    scanning = scanning._replace(chunk=0)
+    # The chunks are of target steps; states of the source are small, and all products
+    # are vectors, in both directions at once, too.
+    scanning = scanning._replace(chunk=0, residuals="products")
     with jax.named_scope(SCAN):
         start = zero, precise(zero)  # an LSTM's cell is a sum over the whole source
         states = scan(step, start[: cell.arrays], steps, scanning, reverse)

@@ -41,5 +41,7 @@ MEASURES: dict[str, Measure] = {
     # BLEU and words by frequency in training
     "frequency": Measure(frequency.measure, frequency.check, counts_words=True),
     # relative positions, trees
-    "self-attention": Measure(self_attention.measure, self_attention.check),
+    "self-attention": Measure(
+        self_attention.measure, self_attention.check, counts_words=True
+    ),
 }

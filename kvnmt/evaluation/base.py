@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from kvnmt.console import counting
-from kvnmt.data.words import unspaced
+from kvnmt.data.scripts import unspaced
 from kvnmt.errors import counted
 from kvnmt.inference.forced import Forced, force_lines
 from kvnmt.inference.score import LIMITS, rounds_of, score_lines
@@ -94,11 +94,12 @@ class System:
         """
         run, source = self._reader(test)
         target = test.reference if side == "reference" else self.hypotheses
-        if places is not None and side not in self._forced:
-            pairs = [source[n] for n in places], [target[n] for n in places]
-            return force(run, *pairs, self.name, self.limits)
         if side not in self._forced:
-            self._forced[side] = force(run, source, target, self.name, self.limits)
+            wanted = range(len(source)) if places is None else places
+            forced = force(run, source, target, self.name, self.limits, wanted)
+            if places is not None:
+                return forced
+            self._forced[side] = forced
         forced = self._forced[side]
         return forced if places is None else [forced[n] for n in places]
 
@@ -218,19 +219,22 @@ def force(
     target: Sequence[str],
     name: str,
     limits: tuple[int, int] = LIMITS,
+    places: Sequence[int] | None = None,
 ) -> list[Forced]:
-    """Forced decoding of pairs, under a progress bar.
+    """Forced decoding of pairs, or of those at some places, under a progress bar.
 
     Raises:
         LackingError: The weights of a pair are no numbers.
     """
-    with counting(f"aligning {name}", len(source)) as advance:
-        pairs = force_lines(run, source, target, advance, limits)
-    for number, (scored, *_) in enumerate(pairs, 1):
+    places = range(len(source)) if places is None else places
+    some = [source[n] for n in places], [target[n] for n in places]
+    with counting(f"aligning {name}", len(places)) as advance:
+        pairs = force_lines(run, *some, advance, limits)
+    for n, (scored, *_) in zip(places, pairs):
         weights = (*scored.alignments, *scored.self_attention)
         if not all(np.isfinite(matrix).all() for matrix in weights):
             raise LackingError(
-                f"in line {number} '{name}' has weights that are not finite"
+                f"in line {n + 1} '{name}' has weights that are not finite"
             )
     return pairs
 

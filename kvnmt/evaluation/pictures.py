@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pictures of `kvnmt evaluate`: attention of sentences, figures of a test set."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kvnmt.console import say
@@ -56,7 +56,13 @@ def draw(
             name: relative_positions(matrices) for name, matrices in looks.items()
         }
         relative_positions_chart(positions, folder / f"relative-positions.{kind}")
-    blank: dict[int, None] = {}
+    drawn = [number - 1 for number in sentences]
+    blank = {
+        number
+        for system in runs
+        if system.rounds
+        for number in _attention(test, system, drawn, folder, kind)
+    }
     for number in sentences:
         words = [*split_words(test.reference[number - 1]), END]
         if looks:
@@ -67,13 +73,9 @@ def draw(
                 folder / f"self-attention-{number}.{kind}",
                 titles=list(looks),
             )
-        for system in runs:
-            if system.rounds and not _attention(test, system, number, folder, kind):
-                blank.setdefault(number)
     if blank:
-        numbers = ", ".join(map(str, blank))
+        numbers = ", ".join(map(str, sorted(blank)))
         say(f"where a side has no word no attention is drawn: line {numbers}")
-    drawn = [number - 1 for number in sentences]
     sides = [test.reference, test.source]
     if not test.gold:  # then attention is drawn over what was translated
         sides += [system.hypotheses for system in runs if system.rounds]
@@ -82,21 +84,21 @@ def draw(
 
 
 def _attention(
-    test: Test, system: System, number: int, folder: Path, kind: str
-) -> bool:
-    """Whether there was something to draw."""
+    test: Test, system: System, places: Sequence[int], folder: Path, kind: str
+) -> Iterator[int]:
+    """Draws what a system attends to; yields the lines of which that is nothing."""
     assert test.source is not None
-    n = number - 1
-    target = split_words((test.reference if test.gold else system.hypotheses)[n])
-    source = split_words(test.source[n])
-    if not (source and target):
-        return False
-    (forced,) = system.forced(test, "reference" if test.gold else "hypothesis", [n])
-    attention_heatmap(
-        [forced.matrix(r) for r in range(system.rounds)],
-        source,
-        target,
-        folder / f"attention-{number}-{in_file(system.name)}.{kind}",
-        gold=test.gold[n].possible if test.gold else None,
-    )
-    return True
+    targets = test.reference if test.gold else system.hypotheses
+    read = system.forced(test, "reference" if test.gold else "hypothesis", places)
+    for n, forced in zip(places, read):
+        source, target = split_words(test.source[n]), split_words(targets[n])
+        if not (source and target):
+            yield n + 1
+            continue
+        attention_heatmap(
+            [forced.matrix(r) for r in range(system.rounds)],
+            source,
+            target,
+            folder / f"attention-{n + 1}-{in_file(system.name)}.{kind}",
+            gold=test.gold[n].possible if test.gold else None,
+        )

@@ -19,14 +19,14 @@ COLUMNS = (
     Column("system", "system"),
     Column("mean", "mean", "{:.4f}"),
     Column("half_interval", "±", "{:.4f}"),
-    Column("improved", "better"),
-    Column("worsened", "worse"),
+    Column("higher", "higher"),
+    Column("lower", "lower"),
     Column("t_test", "p t", "{:.4f}"),
     Column("bootstrap", "p boot", "{:.4f}"),
 )
 NOTE = (
     "of another program; ±: half of the range in which the mean is in 95 of 100 "
-    "resamples of the sentences; better, worse: sentences; p of the paired t-test and "
+    "resamples of the sentences; higher, lower: sentences; p of the paired t-test and "
     "the paired bootstrap against the first, two-sided"
 )
 # COMET tells the mean of all in a last line, which is no segment's.
@@ -43,10 +43,11 @@ def read_scores(path: Path, count: int) -> NDArray[np.floating]:
     Raises:
         UserError: It cannot be read, a line is no number, or there are more or fewer.
     """
-    lines = read_lines(path)
-    segments = [match[1] for match in map(_SEGMENT.search, lines) if match]
+    lines = [*enumerate(read_lines(path), 1)]
+    found = ((number, _SEGMENT.search(line)) for number, line in lines)
+    segments = [(number, match[1]) for number, match in found if match]
     scores = []
-    for number, text in enumerate(segments or lines, 1):
+    for number, text in segments or lines:
         try:
             scores.append(float(text))
         except ValueError:
@@ -89,8 +90,8 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
         }
         if rows:
             row |= {
-                "improved": int((scores > baseline).sum()),
-                "worsened": int((scores < baseline).sum()),
+                "higher": int((scores > baseline).sum()),
+                "lower": int((scores < baseline).sum()),
                 "t_test": _t_test(baseline, scores),
                 "bootstrap": bootstrap(_summands(baseline), _summands(scores), _mean),
             }

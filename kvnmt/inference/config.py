@@ -22,13 +22,14 @@ from kvnmt.typing import Array
 
 MOST = 2**31 - 1  # that a program takes
 GREATEST = 10_000  # sentences at a time
+MOST_TOKENS = 2**24  # source positions at a time
 ROUNDING = 1e-9  # a product that is a whole number may be less by this
 
 # No more than arrays of a search can be made for: a config may come from elsewhere.
 Count: TypeAlias = Annotated[int, between(1, GREATEST)]
 Width: TypeAlias = Annotated[int, between(1, 1000)]
 Limit: TypeAlias = Annotated[int | None, between(1, 100_000)]
-Total: TypeAlias = Annotated[int, between(1, 2**24)]
+Total: TypeAlias = Annotated[int, between(1, MOST_TOKENS)]
 Ratio: TypeAlias = Annotated[float, between(0, 100)]
 Extra: TypeAlias = Annotated[int, between(1, 100_000)]
 Share: TypeAlias = Annotated[float, between(0.001, 1)]

@@ -279,7 +279,7 @@ def _blaming(config: ModelConfig) -> Iterator[None]:
     except (TypeError, ValueError, IndexError) as error:
         name, why = DECODERS.name_of(config.decoder), first_line(error).rstrip(":")
         raise UserError(
-            f"the decoder '{name}' loses the notes from which its attention is "
-            f"explained ({why}); let its step look at the source in "
-            "Python, not in a scan, and carry the State that each `write` gives."
+            f"what the decoder '{name}' attends to cannot be told ({why}); let its "
+            "step look at the source in Python, not in a scan, and carry the State of "
+            "each `write`; or mend `explain` or `weigh` of its attention."
         ) from error

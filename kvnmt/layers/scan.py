@@ -13,8 +13,8 @@ for every step, though most are cheap to compute again. Two choices are better:
 
 A GPU makes one product of several that meet the same array, which saves it the start of
 many kernels (`kvnmt.layers.merged`), and writes the states of a scan once, though both
-the result and the gradient need them. Any accelerator reads the source in both
-directions at once.
+the result and the gradient need them. In training and search, any accelerator reads the
+source in both directions at once.
 """
 
 from collections.abc import Callable

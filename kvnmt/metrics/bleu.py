@@ -16,7 +16,7 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from kvnmt.data.words import unspaced
+from kvnmt.data.scripts import unspaced
 from kvnmt.errors import UserError, unknown_name
 
 BY_SPACES = frozenset(["13a", "none", "intl"])  # tokenizers that part no ideographs

@@ -33,7 +33,16 @@ def warnings(corpora: Corpora, experiment: Experiment) -> Iterator[str]:
         yield f"warning: {what}; give {name} {instead}"
     references, words = corpora.references[:LINES], corpora.vocabularies.target
     written = [words.decode(ids) for ids in islice(corpora.valid.target, LINES)]
-    if (best := corpus_bleu(written, references, tokenize=tokenize).score) < LOW:
+    best, whole = (
+        corpus_bleu(lines, references, tokenize=tokenize).score
+        for lines in (written, references)
+    )
+    if whole < LOW:
+        yield (
+            "warning: hardly a reference has four tokens, so that BLEU is 0 whatever "
+            f"is learnt; give {flag('training.metric')} chrf"
+        )
+    elif best < LOW:
         yield (
             f"the references themselves have BLEU {best:.1f} when they are written in "
             "tokens: some of their words are unknown, or characters are normalised "

@@ -7,6 +7,7 @@ each field that was given anew.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -19,6 +20,8 @@ from kvnmt.runs.config import Experiment, changed_fields, leaves, to_plain
 from kvnmt.training.checkpoints.folder import CheckpointFolder
 
 NAME = "starts.jsonl"
+# What decides what is learnt, of all that may change.
+LEARNT = re.compile(r"(model|objective|optimizer)\.|training\.(dtype|precision|frozen)")
 Changes = Mapping[str, tuple[Any, Any]]
 
 
@@ -68,7 +71,8 @@ def told_of_former(folder: Path, experiment: Experiment) -> str:
             with suppress(ValueError, RecursionError, TypeError, KeyError):
                 start = json.loads(line)
                 if start["step"]:  # before the first, nothing had been learnt
-                    changed |= dict.fromkeys(set(start["changes"]) & known.keys())
+                    given = filter(LEARNT.match, start["changes"])
+                    changed |= dict.fromkeys(set(given) & known.keys())
     if not changed:
         return ""
     names = ", ".join(flag(path) for path in known if path in changed)

@@ -16,7 +16,7 @@ from kvnmt import __version__
 from kvnmt.data.vocabularies import Vocabularies, digests, save_vocabularies
 from kvnmt.devices import told
 from kvnmt.errors import OptionError, UserError, reason_of
-from kvnmt.files import check_path, not_made, write_json
+from kvnmt.files import check_path, locked, not_made, write_json
 from kvnmt.model.assembly import Params, build
 from kvnmt.runs.bounds import check_finite
 from kvnmt.runs.config import Experiment, to_plain
@@ -29,7 +29,8 @@ from kvnmt.training.shared_folder import MARK
 
 # What a start that was killed has left is no run, and neither is half a mean.
 NAMES = "versions.json", NAME, "config.json"
-HALF = {"lock", "vocabulary", *NAMES[:-1], *(f"{name}.new" for name in NAMES)}
+LOCK = "lock"
+HALF = {LOCK, "vocabulary", *NAMES[:-1], *(f"{name}.new" for name in NAMES)}
 PART = ".part"  # behind the name of a folder that is being filled
 
 
@@ -143,8 +144,10 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     except OSError as error:
         raise not_made(folder, error) from None
     try:
-        yield part
-        part.rename(folder)
+        with locked(part / LOCK, wait=False):
+            yield part
+            (part / LOCK).unlink()
+            part.rename(folder)
     except BaseException as error:
         shutil.rmtree(part, ignore_errors=True)  # so that it can be tried again
         if isinstance(error, OSError):
@@ -158,9 +161,16 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 def _clear(part: Path) -> None:
     """Removes half a folder, and nothing that somebody may have made."""
-    if not {path.name for path in part.iterdir()} <= HALF | {"checkpoints"}:
+    inside = {path.name for path in part.iterdir()}
+    if not inside <= HALF | {"checkpoints"}:
         raise UserError(f"'{part}' is in the way; move it, or choose another folder.")
-    shutil.rmtree(part)
+    try:
+        with locked(part / LOCK, wait=False):
+            shutil.rmtree(part)
+    except BlockingIOError:
+        raise UserError(
+            f"another process fills '{part}'; wait for it, or choose another folder."
+        ) from None
 
 
 @contextmanager

@@ -4,7 +4,9 @@
 Nothing is imported that needs JAX, so that many runs are looked at in a moment.
 """
 
+import fcntl
 import json
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -15,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from kvnmt.errors import UserError
-from kvnmt.files import DamagedError, locked, read_small
+from kvnmt.files import DamagedError, read_small
 from kvnmt.training import records
 
 PARTS = "attention", "decoder", "target_context"
@@ -44,7 +46,8 @@ def states(folders: Sequence[Path]) -> list[RunState]:
     Raises:
         UserError: None is a run directory.
     """
-    runs = [folder for folder in folders if (folder / "config.json").is_file()]
+    # Of a folder that may not be looked into, this says False.
+    runs = [folder for folder in folders if os.path.isfile(folder / "config.json")]
     if not runs:
         raise UserError("there is no run directory; name some, as in runs/*.")
     return [_state(folder) for folder in runs]
@@ -96,7 +99,7 @@ def _progress(folder: Path, training: dict[str, Any]) -> dict[str, Any]:
     place = max(range(len(scores)), key=lambda n: (scores[n][0], -n), default=None)
     steps, kept, trains = _steps(last, training), _checkpoints(folder), _trains(folder)
     # What was made behind the last checkpoint is made again, once nobody trains.
-    made = [record["step"] for record in last] if trains else []
+    made = [] if trains is False else [record["step"] for record in last]
     found = {"step": max([*made, *kept], default=0), "steps": steps}
     is_over = bool(validated) and validated[-1]["step"] == steps
     if place is None:
@@ -121,7 +124,9 @@ def _steps(last: Sequence[dict[str, Any]], training: dict[str, Any]) -> int | No
     return None
 
 
-def _told(trains: bool, kept: Sequence[int], is_over: bool, is_stale: bool) -> str:
+def _told(
+    trains: bool | None, kept: Sequence[int], is_over: bool, is_stale: bool
+) -> str:
     """The state in a word or two."""
     if trains:
         return "training"
@@ -129,7 +134,9 @@ def _told(trains: bool, kept: Sequence[int], is_over: bool, is_stale: bool) -> s
         return "no checkpoint yet"
     if kept == [0]:
         return "parameters alone"
-    return "finished" if is_over else "stopped early" if is_stale else "interrupted"
+    if is_over or is_stale:
+        return "finished" if is_over else "stopped early"
+    return "interrupted" if trains is False else "training or interrupted"
 
 
 def _score(metric: str, record: dict[str, Any]) -> tuple[float, str]:
@@ -147,16 +154,17 @@ def _checkpoints(folder: Path) -> list[int]:
     return sorted(int(name) for name in names if name.isdecimal())
 
 
-def _trains(folder: Path) -> bool:
-    """Whether a training holds the lock of a run directory."""
+def _trains(folder: Path) -> bool | None:
+    """Whether a training holds the lock of a run directory; None: nobody can tell."""
     try:
-        if (folder / "lock").is_file():
-            with locked(folder / "lock", wait=False, shared=True):
-                pass
+        with (folder / "lock").open() as file:  # perhaps of somebody else
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
     except BlockingIOError:
         return True
     except OSError:
-        pass  # of somebody else, who may train there or not
+        return None
     return False
 
 

@@ -4,6 +4,7 @@
 import json
 import sys
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 
 from kvnmt.console import say
@@ -13,11 +14,12 @@ from kvnmt.model.config import ModelConfig
 KEY = "own_code"  # in versions.json
 
 
+@lru_cache(maxsize=64)
 def own_code(model: ModelConfig) -> str | None:
     """Tells apart the files of a model's mechanisms; None: kvnmt has them all.
 
     They are those of the modules that define its options and, of a package, what is in
-    the same folder.
+    the same folder. They are read when this is first asked, best soon after the import.
     """
     files = set()
     for part in (model.attention, model.decoder, model.target_context):
@@ -45,6 +47,6 @@ def tell_other_code(folder: Path, model: ModelConfig) -> None:
         before = versions.get(KEY) if isinstance(versions, dict) else None
     if before and before != now:
         say(
-            f"'{folder}' was trained with other code of its mechanisms than is "
-            "imported now, so that it may compute something else"
+            f"'{folder}' was trained with other code of its mechanisms than stands in "
+            "the file now, so that it may compute something else"
         )

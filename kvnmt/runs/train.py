@@ -2,6 +2,8 @@
 """Training an experiment in a run directory: what is checked, made and written."""
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from kvnmt.data.batches import digest as digest_of
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import Vocabularies, digest, digests, load_vocabularies
-from kvnmt.errors import OptionError
+from kvnmt.errors import OptionError, StoppedError, UserError
 from kvnmt.fields import check_fields
 from kvnmt.files import write_json
 from kvnmt.inference.config import check_search
@@ -36,7 +38,7 @@ from kvnmt.runs.config import (
 from kvnmt.runs.directory import chosen, has_checkpoint, load_experiment
 from kvnmt.runs.history import add_start, changes_of, told
 from kvnmt.runs.making import check_free, make_run, package_versions, writing_config
-from kvnmt.runs.own_code import tell_other_code
+from kvnmt.runs.own_code import own_code, tell_other_code
 from kvnmt.runs.start import check_start, started
 from kvnmt.training.checkpoints.folder import CheckpointFolder
 from kvnmt.training.checkpoints.reader import check_goes_on
@@ -73,6 +75,7 @@ def run(
     """
     console = console or people_console(quiet=devices.part()[0] > 0)
     experiment = _checked(experiment)
+    own_code(experiment.model)  # while the files are those that were imported
     trained = None
     if resume:
         if chosen(folder)[1] is not None:
@@ -92,7 +95,9 @@ def run(
         check_start(start, experiment.model)
     corpora = load_corpora(data, trained, console)
     words = corpora.vocabularies
-    lines = [corpora.report, *foresight.warnings(corpora, experiment)]
+    lines = [corpora.report]
+    if trained is None:  # else none of the remedies may be taken
+        lines += foresight.warnings(corpora, experiment)
     for line in lines:
         say(line, console)
     _check_tied(experiment, words)
@@ -124,8 +129,11 @@ def run(
 
     lines.append(f"trains on {devices.told()} in {experiment.training.dtype}")
 
+    begun = list[bool]()  # of the first process alone
+
     def begin(goes_on: bool) -> None:
         changes = {}
+        begun.append(True)
         if goes_on:
             changes = make_run(folder, experiment, None if trained else words, resume)
         for line in lines:  # told before there was a folder
@@ -136,7 +144,19 @@ def run(
             _keep_search(folder, experiment, console)
 
     say(lines[-1], console)
-    return fit(job, draw, resume=resume, begin=begin)
+    with _end_told(folder, begun):
+        return fit(job, draw, resume=resume, begin=begin)
+
+
+@contextmanager
+def _end_told(folder: Path, begun: Sequence[bool]) -> Iterator[None]:
+    """Adds to the log of a run that has begun why it does not end by itself."""
+    try:
+        yield
+    except (UserError, StoppedError) as error:
+        if begun:
+            log_told(folder, str(error))
+        raise
 
 
 def _keep_search(folder: Path, experiment: Experiment, console: Console) -> None:

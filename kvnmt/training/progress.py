@@ -34,6 +34,7 @@ class Sums:
     positions: int = 0  # of the target, padding included
     timed: int = 0  # tokens of steps whose program was compiled already ...
     seconds: float = 0.0  # ... and their time
+    waited: float = 0.0  # seconds of these, for a batch
 
     def add(self, made: Metrics, positions: int) -> None:
         """Counts a step, unless it was skipped."""
@@ -62,6 +63,11 @@ class Sums:
     def padding(self) -> float:
         """Share of the target positions that hold no token."""
         return 1 - _share(self.tokens, self.positions)
+
+    @property
+    def waiting(self) -> float:
+        """Share of the time in which no batch was there yet; 0: none was timed."""
+        return min(1.0, self.waited / self.seconds) if self.seconds else 0.0
 
     def figures(self, objective: Objective) -> dict[str, float]:
         """What is written down of them; per target token where it is a loss."""
@@ -106,6 +112,11 @@ class Progress:
         for sums in (self.sums, self.logged):
             sums.timed += tokens
             sums.seconds += seconds
+
+    def wait(self, seconds: float) -> None:
+        """Takes how long a batch was waited for, before a step that is timed."""
+        for sums in (self.sums, self.logged):
+            sums.waited += seconds
 
     @property
     def rate(self) -> float:

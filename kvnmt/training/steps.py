@@ -55,6 +55,7 @@ def train_until(
         clock = time.monotonic()
         most = 2
         while state.step < until:
+            asked = time.monotonic()
             try:
                 batch = next(batches)
             except WorkerDiedError:
@@ -62,6 +63,8 @@ def train_until(
                 raise
             shape = shape_of(batch.source, batch.target)
             is_new = shape not in state.shapes
+            if not is_new:
+                progress.wait(time.monotonic() - asked)
             state.shapes.add(shape)
             sent.append(_send(job, state, batch, shape))
             outputs.profile.sent(state.arrays)
@@ -95,6 +98,7 @@ def record(job: Job, progress: Progress, step: int, sums: Sums) -> dict[str, Any
         "learning_rate": last_rate(job, progress, step),
         "skipped": progress.skipped,
         "tokens_per_second": sums.rate or progress.rate,
+        "waiting": sums.waiting,
     }
 
 

@@ -23,7 +23,7 @@ from kvnmt.data.corpus import Corpora
 from kvnmt.data.plan import Plan
 from kvnmt.data.stream import BatchAt
 from kvnmt.data.vocabulary import EOS
-from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.config import GREATEST, MOST_TOKENS, SearchConfig
 from kvnmt.inference.program import search_rows
 from kvnmt.inference.translate import translate
 from kvnmt.metrics.bleu import corpus_bleu, corpus_chrf
@@ -128,6 +128,7 @@ def greedy(
         tokens = min(max(few.batch_tokens // processes, 1), tokens)
     else:
         rows = min(max(few.batch_size // processes, 1), rows)
+    rows, tokens = min(rows, GREATEST), min(tokens, MOST_TOKENS)
     return replace(usual, batch_size=rows, batch_tokens=tokens)
 
 

@@ -105,9 +105,9 @@ def test_settings_that_change_no_id_are_the_same_entry(config, prepared):
 
 # Of entries that exist already on people's disks.
 KEYS = {
-    "678f70144f241ac1a1fd5d7a": (False, {"source": Path("a"), "target": Path("b")}),
-    "96bf1e4407a4ce74112861b9": (True, {"source": Path("a"), "target": Path("b")}),
-    "7cf07aefc3e5497556240b49": (
+    "23c1bdafb7ed4c183e5c4463": (False, {"source": Path("a"), "target": Path("b")}),
+    "b25c885bad6f5c33bd94de27": (True, {"source": Path("a"), "target": Path("b")}),
+    "c571f87c383df0b587bf772e": (
         False,
         {
             "tfds": "opus/de-en",

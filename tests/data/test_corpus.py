@@ -145,7 +145,10 @@ def test_what_a_given_model_leaves_out_is_an_empty_side(tmp_path):
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_links_of_text_without_spaces_are_told(tmp_path, side, capsys):
-    lines = ["abbaabbaabbaabba|X Y", "babababababababa|Y"]
+    lines = [
+        "\u732b\u304c\u5ea7\u308b\u3002\u732b\u304c|X Y",
+        "\u5ea7\u308b\u3002\u732b\u304c\u732b\u304c|Y",
+    ]
     if side == "target":
         lines = ["|".join(line.split("|")[::-1]) for line in lines]
     links = tmp_path / "links"
@@ -335,6 +338,10 @@ def test_segmentations_are_told(tmp_path):
 
 def test_merges_are_left_out_of_subwords_alone(tmp_path):
     pairs = ["a b|X"], ["a|X"]
+    cut = load_corpora(write(tmp_path, *pairs, vocabulary="bpe", subwords=12))
+    mixed = cut.vocabularies._replace(source=Words(("a", "b")))
+    config = write(tmp_path, *pairs, vocabulary="bpe", subword_dropout=0.5)
+    assert len(load_corpora(config, mixed).train.source)  # words stay as they are
     with pytest.raises(UserError, match="^data.subword_dropout leaves out .* to bpe"):
         load_corpora(write(tmp_path, *pairs, subword_dropout=0.1))
     with pytest.raises(UserError, match="^without data.subword_dropout .* leave data"):

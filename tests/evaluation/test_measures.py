@@ -71,7 +71,9 @@ def test_scores_of_another_program_are_tested(tmp_path):
     first = draws.normal(0.8, 0.1, 50).round(4)
     second = (first + draws.normal(0.02, 0.05, 50)).round(4)
     said = "".join(f"b.txt\tSegment {n}\tscore: {x:.4f}\n" for n, x in enumerate(first))
-    (tmp_path / "first").write_text(f"{said}b.txt\tscore: {first.mean():.4f}\n")
+    (tmp_path / "first").write_text(
+        f"loading\n{said}b.txt\tscore: {first.mean():.4f}\n"
+    )
     (tmp_path / "second").write_text("".join(f"{x}\n" for x in second))
     paths = [tmp_path / "first", tmp_path / "second"]
     test = Test(["a b"] * 50, sentence_scores=[read_scores(p, 50) for p in paths])
@@ -80,7 +82,7 @@ def test_scores_of_another_program_are_tested(tmp_path):
     one, two = report.rows
     assert (one["mean"], two["mean"]) == pytest.approx((first.mean(), second.mean()))
     assert one["half_interval"] == pytest.approx(1.96 * stats.sem(first), rel=0.15)
-    assert (two["improved"], two["worsened"]) == (
+    assert (two["higher"], two["lower"]) == (
         (second > first).sum(),
         (second < first).sum(),
     )
@@ -128,7 +130,7 @@ def test_nothing_is_aligned_that_nobody_looks_at(tmp_path_factory, monkeypatch):
 @pytest.mark.parametrize("name", ["adequacy", "length", "score"])
 def test_words_that_no_spaces_part_are_told(name):
     """Measures that count words then count lines."""
-    lines = ["abcdefghijklmnopqrstuvwxyz"] * 3
+    lines = ["\u732b\u304c\u30de\u30c3\u30c8\u306e\u4e0a"] * 3
     wanted = name != "score"
     for source, side in (lines, "source and reference"), (["a b"] * 3, "reference"):
         (report,) = reports(name, Test(lines, source), outputs(lines)[:2])

@@ -42,6 +42,9 @@ def test_text_without_spaces_is_told(tokenize):
     assert f"by {tokenize} compares whole lines" in what and "ja-mecab" in instead
     assert not bleu.mistaken(lines, "zh")
     assert not bleu.mistaken([" ".join(lines[0])], "none")  # segmented
+    code = "self.assertEqual(response.status_code, http.client.NOT_FOUND)"
+    german = "Donaudampfschifffahrtsgesellschaft"
+    assert not bleu.mistaken([code], tokenize) and not bleu.mistaken([german], tokenize)
 
 
 def test_bleu_by_hand():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from kvnmt.errors import UserError
+from kvnmt.files import locked
 from kvnmt.runs import directory
 from kvnmt.runs import train as experiment
 from kvnmt.runs.average import average
@@ -216,8 +217,12 @@ def test_an_average_that_was_killed_is_made_again(several, tmp_path, monkeypatch
     with pytest.raises(UserError, match="mean.part' is in the way; move it"):
         average([several], tmp_path / "mean")
     (tmp_path / "mean.part" / "notes").unlink()
+    with locked(tmp_path / "mean.part" / "lock"):
+        with pytest.raises(UserError, match="another process fills .*mean.part'"):
+            average([several], tmp_path / "mean")
     average([several], tmp_path / "mean")
     assert [path.name for path in tmp_path.iterdir()] == ["mean"]
+    assert not (tmp_path / "mean" / "lock").exists()
     assert load_run(tmp_path / "mean")
 
 

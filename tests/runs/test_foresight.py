@@ -38,6 +38,12 @@ def test_words_that_cannot_be_written_are_told():
     assert "the references themselves have BLEU 8" in told
 
 
+def test_references_of_few_words_are_told():
+    """BLEU of such a text is 0 even with itself."""
+    (told,) = foreseen(["a b c", "d e"])
+    assert "hardly a reference has four tokens" in told
+
+
 def test_references_that_are_longer_than_translations_are_told():
     lines = ["a b c d e f"] * 98 + ["a b c d e f g h"] * 2
     bounds = {"length_ratio": 1.0, "length_extra": 4}
@@ -50,12 +56,11 @@ def test_references_that_are_longer_than_translations_are_told():
 
 
 def test_text_without_spaces_is_told():
-    lines = ["".join("abcdefghij" * 2)] * 2
-    first, second = foreseen(lines)
+    lines = ["\u732b\u304c\u5ea7\u308b\u3002" * 4] * 2
+    first, *_ = foreseen(lines)
     assert first.endswith(
         "give --training.bleu-tokenize zh, ja-mecab, ko-mecab or char"
     )
-    assert "written in tokens" in second
 
 
 @pytest.mark.parametrize("ratio", [0.42, 1.5])

@@ -71,6 +71,20 @@ def test_the_states_of_a_run(tmp_path, shared):
     assert state(folder)[2:7] == (0, None, None, None, None)
 
 
+def test_a_lock_that_tells_nothing(tmp_path, shared, monkeypatch):
+    """As where a file system has no locks: a training may go on there."""
+    folder = Path(shutil.copytree(shared, tmp_path / "run"))
+    changed(folder, "epochs", load_experiment(folder).training.epochs + 1)
+    (folder / "lock").touch()
+
+    def none(file: object, kind: int) -> None:
+        raise OSError("no locks available")
+
+    monkeypatch.setattr("fcntl.flock", none)
+    assert state(folder).state == "training or interrupted"
+    assert state(shared).state == "finished"
+
+
 def test_a_run_that_was_not_trained(tmp_path):
     assert state(untrained(tmp_path, "rnnencdec")).state == "parameters alone"
 

@@ -35,10 +35,11 @@ def test_a_rate_is_told_once_there_is_one(rate, speed):
     assert "valid loss 2.000  BLEU 12.50  chrF 34.00  rate" in line
 
 
-def test_a_message_is_printed_as_it_is():
+def test_a_message_is_printed_as_it_is(tmp_path):
     """A path in brackets is no markup, and a full disk of the log ends nothing."""
 
-    job = SimpleNamespace(console=Console(file=io.StringIO()))
+    job = SimpleNamespace(console=Console(file=io.StringIO()), folder=tmp_path)
     Job.tell(job, "checkpoint '/exp[best]/[/y]' is damaged")
     assert job.console.file.getvalue() == "checkpoint '/exp[best]/[/y]' is damaged\n"
-    Job.tell(SimpleNamespace(console=Console(file=FullDisk())), "anything")
+    Job.tell(SimpleNamespace(console=Console(file=FullDisk()), folder=tmp_path), "any")
+    assert len((tmp_path / "train.log").read_text().splitlines()) == 2

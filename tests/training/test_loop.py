@@ -737,6 +737,7 @@ def test_records_say_where_and_what(base):
     names = {"train_loss", "valid_loss", "valid_bleu", "tokens_per_second"}
     assert all(names <= record.keys() for record in found)
     assert found[-1]["tokens_per_second"] > 0
+    assert 0 < found[-1]["waiting"] < 1  # its batches are made here, in no time
 
 
 def test_a_file_is_told_how_far_a_training_is(tmp_path, data, monkeypatch):

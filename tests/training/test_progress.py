@@ -55,6 +55,17 @@ def test_a_rate_is_that_of_its_own_steps():
     assert progress.rate == 11_900 / 102
 
 
+def test_waiting_is_a_share_of_the_time():
+    progress = Progress()
+    assert progress.sums.waiting == 0
+    progress.wait(0.5)
+    progress.time(900, 2.0)
+    progress.logged = Sums()
+    progress.wait(3.0)  # for the next step, which is not timed yet
+    progress.time(900, 2.0)
+    assert (progress.sums.waiting, progress.logged.waiting) == (0.875, 1.0)
+
+
 def test_where_all_steps_were_skipped_there_is_no_figure():
     sums = Sums()
     sums.add(made(nats=np.nan, tokens=7, norm=np.inf, skipped=True), positions=16)

@@ -11,7 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from kvnmt import devices
 from kvnmt.errors import UserError
-from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.config import SearchConfig, check_search
 from kvnmt.metrics.bleu import corpus_chrf
 from kvnmt.model import assembly
 from kvnmt.systems.named import system
@@ -115,6 +115,8 @@ def test_each_device_searches_for_as_much_as_one():
     assert size(8, 2, batch_size=512, accumulate=2) == (128, 8 * 4096)
     assert size(8, 1, batch_tokens=2**15) == (512, 2**15)
     assert size(8, 2, batch_tokens=2**15) == (512, 2**14)
+    most = size(200, 1, batch_tokens=2**24)
+    check_search(SearchConfig(batch_size=most[0], batch_tokens=most[1]))
 
 
 def test_what_translations_may_be_counts_in_validation():

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.inspection.scan import Index, Scan
+from kvnmt.data.scripts import UNSPACED
 
 WORDS = 3000  # on each side, the most frequent
 MIN_COUNT = 4
@@ -27,11 +28,7 @@ ROUNDS = 4  # of expectation and maximisation
 PRIOR = 4.0  # how often, as it were, every word was seen with words drawn at random
 UNRELATED = 0.2  # share of target words that no source word explains
 
-# Scripts without spaces between words: Thai to Khmer, kana, ideographs.
-_ALONE = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-)
-_WORD = re.compile(f"[{_ALONE}\U00020000-\U0003ffff]|[^\\W{_ALONE}]+|[?!？！]")
+_WORD = re.compile(f"[{UNSPACED}]|[^\\W{UNSPACED}]+|[?!？！]")
 
 
 class Rows(NamedTuple):

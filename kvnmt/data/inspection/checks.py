@@ -15,7 +15,6 @@ from kvnmt.data.inspection.findings import (
     line_numbers,
 )
 from kvnmt.data.inspection.scan import WINDOWS, Scan
-from kvnmt.data.words import LETTERS
 from kvnmt.errors import counted
 
 # Of each kind of odd character: its severity, its name and what follows from it.
@@ -46,6 +45,7 @@ EMPTY: dict[Severity, str] = {
     "warning": "remove the pairs from both files",
     "note": "such pairs are skipped in training",
 }
+WORD = 12  # characters, on average: where words have more, spaces do not part them
 MULTIPLIER = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # odd, its bits well mixed
 
 
@@ -230,7 +230,7 @@ def _uneven(part: Part, most: float, unit: str) -> tuple[NDArray[np.bool_], str]
     both = part.source, part.target
     letters = [side.letters[part.complete].sum() for side in both]
     words = [max(side.tokens[part.complete].sum(), 1) for side in both]
-    if unit == "words" and max(n / w for n, w in zip(letters, words)) > LETTERS:
+    if unit == "words" and max(n / w for n, w in zip(letters, words)) > WORD:
         usual = letters[0] / max(letters[1], 1)
         source, target = part.source.letters, usual * part.target.letters
         what = f"one side has {most:g} times as many characters as usual for the other"
