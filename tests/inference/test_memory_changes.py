@@ -174,7 +174,7 @@ def test_a_decoder_that_loses_the_record_is_told(way):
     config = dataclasses.replace(base, decoder=Losing(way=way))
     try:
         params = assembly.build(config, 9, 8).init(jax.random.key(3))
-        with pytest.raises(UserError, match="what the decoder 'losing' attends to cannot be told .*carry"):
+        with pytest.raises(UserError, match="attends to cannot be told .*carry"):
             memory_changes(config, params, SOURCE, TARGET)
     finally:
         decoders.CATALOGUE.remove("losing")
