@@ -52,7 +52,7 @@ from experiments.parts.recipes import (
 )
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import Idle, UserError, check_given, unknown_name
-from kvnmt.evaluation import MEASURES, Report, System, Test
+from kvnmt.evaluation import MEASURES, System, Test
 from kvnmt.evaluation.alignment import COLUMNS, NOTE
 from kvnmt.evaluation.base import Column
 from kvnmt.evaluation.inputs import read_test
@@ -235,8 +235,7 @@ def measure(options: Alignment, pair: str, rows: Sequence[Row], turned: Row) -> 
     test.reverse = load_run(turned.folder)
     names = {f"{row.system}, {row.start}": row for row in rows}
     systems = [System(name, list, load_run(row.folder)) for name, row in names.items()]
-    report = MEASURES["alignment"](test, systems)
-    assert isinstance(report, Report)
+    (report,) = MEASURES["alignment"](test, systems)
     found, lines = {line["system"]: line for line in report.rows}, []
     for what, line in found.items():
         if what.endswith(LEFT_OUT):
@@ -266,8 +265,7 @@ def measure_aligners(options: Alignment, pair: str) -> Figures:
     """Alignment error of the word aligners that are installed."""
     folder = text_folder(options, pair)
     aligners = align_with_eflomal(folder, pair) | align_with_thot(folder, pair)
-    report = MEASURES["alignment"](test_of(options, pair, aligners), [])
-    assert isinstance(report, Report)
+    (report,) = MEASURES["alignment"](test_of(options, pair, aligners), [])
     named = [line | {"what": line["system"], "data": pair} for line in report.rows]
     return {"rows": [{k: line[k] for k in line if k != "sentences"} for line in named]}
 
