@@ -78,12 +78,6 @@ def run(
     own_code(experiment.model)  # while the files are those that were imported
     trained = None
     if resume:
-        if chosen(folder)[1] is not None:
-            raise OptionError(
-                f"'{folder}' is a checkpoint, which nothing may be added to; go on "
-                "with the run that it is in, or start another from it with {0}.",
-                "training.warm_start",
-            )
         experiment, trained = _going_on(folder, experiment)
     else:
         check_free(folder)
@@ -213,7 +207,16 @@ def _going_on(
     """What a run goes on with, if it may with this experiment, and its vocabularies.
 
     None where nothing has been trained yet: the experiment decides afresh.
+
+    Raises:
+        UserError: The folder is no run or one of its checkpoints, or may not go on so.
     """
+    if chosen(folder)[1] is not None:
+        raise OptionError(
+            f"'{folder}' is a checkpoint, which nothing may be added to; go on with the "
+            "run that it is in, or start another from it with {0}.",
+            "training.warm_start",
+        )
     before = load_experiment(folder)
     if not has_checkpoint(folder):
         return experiment, None
