@@ -213,8 +213,8 @@ def _going_on(
     """
     if chosen(folder)[1] is not None:
         raise OptionError(
-            f"'{folder}' is a checkpoint, which nothing may be added to; go on with the "
-            "run that it is in, or start another from it with {0}.",
+            f"'{folder}' is a checkpoint, which nothing may be added to; go on with "
+            "the run that it is in, or start another from it with {0}.",
             "training.warm_start",
         )
     before = load_experiment(folder)
