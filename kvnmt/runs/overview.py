@@ -101,7 +101,7 @@ def _progress(folder: Path, training: dict[str, Any]) -> dict[str, Any]:
     # What was made behind the last checkpoint is made again, once nobody trains.
     made = [] if trains is False else [record["step"] for record in last]
     found = {"step": max([*made, *kept], default=0), "steps": steps}
-    is_over = bool(validated) and validated[-1]["step"] == steps
+    is_over = steps is not None and bool(validated) and validated[-1]["step"] >= steps
     if place is None:
         state = _told(trains, kept, is_over, is_stale=False)
         none = dict.fromkeys(("figure", "best", "best_step"))

@@ -51,6 +51,9 @@ def test_the_states_of_a_run(tmp_path, shared):
     changed(folder, "epochs", load_experiment(folder).training.epochs + 1)
     on = state(folder)
     assert (on.state, on.step < on.steps) == ("interrupted", True)
+    changed(folder, "epochs", 1)  # fewer than were made
+    assert state(folder).state == "finished"
+    changed(folder, "epochs", load_experiment(shared).training.epochs + 1)
     changed(folder, "metric", "loss")
     assert state(folder).figure == "valid_loss"
     assert state(folder).best == min(one["valid_loss"] for one in records(folder))
