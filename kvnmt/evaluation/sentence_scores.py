@@ -8,12 +8,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from kvnmt.data.text import read_lines
 from kvnmt.errors import UserError, counted
 from kvnmt.evaluation.base import Column, LackingError, Report, System, Test
-from kvnmt.metrics.significance import TIE, bootstrap, interval, seed_of_environment
+from kvnmt.metrics.significance import (
+    bootstrap,
+    interval,
+    seed_of_environment,
+    t_test,
+)
 
 COLUMNS = (
     Column("system", "system"),
@@ -92,7 +96,7 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
             row |= {
                 "higher": int((scores > baseline).sum()),
                 "lower": int((scores < baseline).sum()),
-                "t_test": _t_test(baseline, scores),
+                "t_test": t_test(scores - baseline, "two-sided"),
                 "bootstrap": bootstrap(_summands(baseline), _summands(scores), _mean),
             }
         rows.append(row)
@@ -107,12 +111,3 @@ def _summands(scores: NDArray[np.floating]) -> NDArray[Any]:
 
 def _mean(sums: NDArray[Any]) -> Any:
     return sums[..., 0] / sums[..., 1]
-
-
-def _t_test(baseline: NDArray[np.floating], scores: NDArray[np.floating]) -> float:
-    """The paired t-test; where all gain alike, the least p of an exact test."""
-    difference = scores - baseline
-    if np.ptp(difference) < TIE:
-        return min(1.0, 2 * 0.5 ** len(scores)) if abs(difference[0]) > TIE else 1.0
-    result: Any = stats.ttest_1samp(difference, 0.0)
-    return float(result.pvalue)

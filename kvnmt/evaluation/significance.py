@@ -11,7 +11,7 @@ from kvnmt.evaluation.base import (
     Test,
     check_bleu,
 )
-from kvnmt.metrics.bleu import summed_bleu
+from kvnmt.metrics.bleu import sentence_bleu, summed_bleu
 from kvnmt.metrics.significance import resample, seed_of_environment, sign_test, t_test
 
 COLUMNS = (
@@ -54,7 +54,9 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
             "improved": sign.improved,
             "worsened": sign.worsened,
             "sign_test": sign.p,
-            "t_test": t_test(baseline, statistics),
+            "t_test": t_test(
+                sentence_bleu(statistics) - sentence_bleu(baseline), "greater"
+            ),
         }
         for name, resampled in (("bootstrap", bootstrap), ("randomisation", shuffled)):
             row[name] = resampled.p["BLEU"][n]

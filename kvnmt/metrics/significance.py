@@ -41,7 +41,6 @@ from kvnmt.metrics.bleu import (
     Settings,
     bleu_metric,
     bleu_of,
-    sentence_bleu,
     sentence_counts,
     summed_bleu,
 )
@@ -90,20 +89,19 @@ def sign_test(baseline: NDArray[np.integer], system: NDArray[np.integer]) -> Sig
     return SignTest(improved, worsened, p)
 
 
-def t_test(baseline: NDArray[np.integer], system: NDArray[np.integer]) -> float:
-    """Tests whether the system is better: p of the one-tailed paired t-test.
+def t_test(
+    gains: NDArray[np.floating], alternative: Literal["greater", "two-sided"]
+) -> float:
+    """The p of the paired t-test of what a system gains on each sentence.
 
     Where all n sentences gain alike there is no t, and p is the least of an exact
-    one-tailed test, 2 to the power of -n.
-
-    Args:
-        baseline: [sentences, 10], as of `kvnmt.metrics.bleu.sentence_statistics`.
-        system: The same for the other system.
+    test: 2 to the power of -n, and twice that if it is two-sided.
     """
-    difference = sentence_bleu(system) - sentence_bleu(baseline)
-    if np.ptp(difference) < TIE:  # no variance, or a single sentence
-        return 0.5 ** len(difference) if difference.mean() > TIE else 1.0
-    result: Any = stats.ttest_1samp(difference, 0.0, alternative="greater")
+    if np.ptp(gains) < TIE:  # no variance, or a single sentence
+        gain, sides = gains.mean(), 1 if alternative == "greater" else 2
+        differs = gain > TIE if sides == 1 else abs(gain) > TIE
+        return min(1.0, sides * 0.5 ** len(gains)) if differs else 1.0
+    result: Any = stats.ttest_1samp(gains, 0.0, alternative=alternative)
     return float(result.pvalue)
 
 

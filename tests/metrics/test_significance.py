@@ -52,6 +52,10 @@ def unsmoothed(hypotheses: list[str], references: list[str]) -> float:
     return metric.corpus_score(hypotheses, [references]).score
 
 
+def tested(baseline: np.ndarray, system: np.ndarray) -> float:
+    return t_test(sentence_bleu(system) - sentence_bleu(baseline), "greater")
+
+
 def counted(hypotheses: list[str]) -> np.ndarray:
     return sentence_statistics(hypotheses, REFERENCES, PLAIN)
 
@@ -150,15 +154,19 @@ def test_t_test_by_hand():
     density = (1 + points**2 / (n - 1)) ** (-n / 2)
     norm = math.gamma(n / 2) / math.gamma((n - 1) / 2) / math.sqrt((n - 1) * math.pi)
     tail = norm * np.trapezoid(density, points)
-    assert t_test(baseline, system) == pytest.approx(tail, rel=1e-4)
-    assert t_test(system, baseline) == pytest.approx(1 - tail, rel=1e-4)
-    assert t_test(system, system) == 1.0
+    assert tested(baseline, system) == pytest.approx(tail, rel=1e-4)
+    assert tested(system, baseline) == pytest.approx(1 - tail, rel=1e-4)
+    assert tested(system, system) == 1.0
     always = [
         sentence_statistics([own] * 8, ["a b c d"] * 8, PLAIN)
         for own in ("a b c x", "a b c d")
     ]
-    assert t_test(*always) == 0.5**8  # as small as an exact one-tailed test can be
-    assert t_test(*(rows[:1] for rows in always)) == 0.5
+    assert tested(*always) == 0.5**8  # as small as an exact one-tailed test can be
+    assert tested(*(rows[:1] for rows in always)) == 0.5
+    gains = np.full(8, -0.1)
+    assert t_test(gains, "greater") == 1.0
+    assert t_test(gains, "two-sided") == t_test(-gains, "two-sided") == 2 * 0.5**8
+    assert t_test(gains[:1], "two-sided") == 1.0
 
 
 @pytest.mark.usefixtures("all_trials")
