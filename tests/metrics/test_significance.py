@@ -52,7 +52,7 @@ def unsmoothed(hypotheses: list[str], references: list[str]) -> float:
     return metric.corpus_score(hypotheses, [references]).score
 
 
-def tested(baseline: np.ndarray, system: np.ndarray) -> float:
+def p_greater(baseline: np.ndarray, system: np.ndarray) -> float:
     return t_test(sentence_bleu(system) - sentence_bleu(baseline), "greater")
 
 
@@ -154,15 +154,15 @@ def test_t_test_by_hand():
     density = (1 + points**2 / (n - 1)) ** (-n / 2)
     norm = math.gamma(n / 2) / math.gamma((n - 1) / 2) / math.sqrt((n - 1) * math.pi)
     tail = norm * np.trapezoid(density, points)
-    assert tested(baseline, system) == pytest.approx(tail, rel=1e-4)
-    assert tested(system, baseline) == pytest.approx(1 - tail, rel=1e-4)
-    assert tested(system, system) == 1.0
+    assert p_greater(baseline, system) == pytest.approx(tail, rel=1e-4)
+    assert p_greater(system, baseline) == pytest.approx(1 - tail, rel=1e-4)
+    assert p_greater(system, system) == 1.0
     always = [
         sentence_statistics([own] * 8, ["a b c d"] * 8, PLAIN)
         for own in ("a b c x", "a b c d")
     ]
-    assert tested(*always) == 0.5**8  # as small as an exact one-tailed test can be
-    assert tested(*(rows[:1] for rows in always)) == 0.5
+    assert p_greater(*always) == 0.5**8  # as small as an exact one-tailed test can be
+    assert p_greater(*(rows[:1] for rows in always)) == 0.5
     gains = np.full(8, -0.1)
     assert t_test(gains, "greater") == 1.0
     assert t_test(gains, "two-sided") == t_test(-gains, "two-sided") == 2 * 0.5**8
