@@ -91,7 +91,7 @@ class Job:
     def standing_still(self) -> str:
         """A warning of steps that change nothing, as their rate is 0; or nothing."""
         schedule, end = self.optimizer.schedule, self.optimizer.schedule_steps
-        if schedule not in ("linear", "cosine") or (end or 0) >= self.steps:
+        if not self.optimizer.ends or (end or 0) >= self.steps:
             return ""
         return (
             f"warning: --optimizer.schedule {schedule} reaches 0 at step {end:,}, and "

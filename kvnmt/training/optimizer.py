@@ -51,6 +51,11 @@ class OptimizerConfig:
     # (Loshchilov and Hutter 2019)
     weight_decay: Annotated[float, at_least(0)] = 0.0
 
+    @property
+    def ends(self) -> bool:
+        """Whether the schedule reaches 0, at ``schedule_steps``."""
+        return self.schedule in ("linear", "cosine")
+
 
 def learning_rate(
     config: OptimizerConfig, steps_per_epoch: int, arrays: Any = jnp
@@ -66,7 +71,7 @@ def learning_rate(
     Raises:
         OptionError: A schedule that ends has no end.
     """
-    ends = config.schedule in ("linear", "cosine")  # one given up may leave its steps
+    ends = config.ends  # a schedule that was given up may have left its steps
     end = config.schedule_steps or 0
     if ends and end <= config.warmup:
         raise OptionError(
