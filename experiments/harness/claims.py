@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 from kvnmt.console import say
 from kvnmt.errors import UserError, reason_of
 from kvnmt.files import locked, make_folder, write_json
+from kvnmt.runs.overview import checkpoint_steps
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 TRIES, GLANCE = 3, 0.05  # to lock a row at which others may look; seconds between them
@@ -247,8 +248,7 @@ class Claims:
 
 def _newest(folder: Path) -> int:
     """The step of the newest checkpoint of a run directory; 0: it has none."""
-    names = [path.name for path in (folder / "checkpoints").glob("*")]
-    return max((int(name) for name in names if name.isdecimal()), default=0)
+    return max(checkpoint_steps(folder), default=0)
 
 
 def _machine() -> str:

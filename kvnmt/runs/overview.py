@@ -72,6 +72,12 @@ def table(found: Sequence[RunState]) -> Table:
     return grid
 
 
+def checkpoint_steps(folder: Path) -> list[int]:
+    """The steps of the checkpoints in a run directory, in order."""
+    names = (path.name for path in (folder / "checkpoints").glob("*"))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
 def _state(folder: Path) -> RunState:
     """The state of a run; what is wrong with its files is told there."""
     name = str(folder).encode(errors="backslashreplace").decode()
@@ -97,7 +103,11 @@ def _progress(folder: Path, training: dict[str, Any]) -> dict[str, Any]:
     last = [*validated[-1:], *records.read(folder, records.STEPS)[-1:]]
     scores = [_score(training["metric"], record) for record in validated]
     place = max(range(len(scores)), key=lambda n: (scores[n][0], -n), default=None)
-    steps, kept, trains = _steps(last, training), _checkpoints(folder), _trains(folder)
+    steps, kept, trains = (
+        _steps(last, training),
+        checkpoint_steps(folder),
+        _trains(folder),
+    )
     # What was made behind the last checkpoint is made again, once nobody trains.
     made = [] if trains is False else [record["step"] for record in last]
     found = {"step": max([*made, *kept], default=0), "steps": steps}
@@ -146,12 +156,6 @@ def _score(metric: str, record: dict[str, Any]) -> tuple[float, str]:
         return score, name
     loss = record.get("valid_loss")
     return (-float("inf") if loss is None else -loss), "valid_loss"
-
-
-def _checkpoints(folder: Path) -> list[int]:
-    """The steps of its checkpoints."""
-    names = (path.name for path in (folder / "checkpoints").glob("*"))
-    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def _trains(folder: Path) -> bool | None:
