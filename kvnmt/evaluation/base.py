@@ -95,8 +95,7 @@ class System:
         run, source = self._reader(test)
         target = test.reference if side == "reference" else self.hypotheses
         if side not in self._forced:
-            wanted = range(len(source)) if places is None else places
-            forced = force(run, source, target, self.name, self.limits, wanted)
+            forced = force(run, source, target, self.name, self.limits, places)
             if places is not None:
                 return forced
             self._forced[side] = forced

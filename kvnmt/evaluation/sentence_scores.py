@@ -83,7 +83,7 @@ def check(test: Test, systems: Sequence[System]) -> None:
 
 def measure(test: Test, systems: Sequence[System]) -> Report:
     """A row for each system."""
-    baseline, rows = test.sentence_scores[0], []
+    baseline, rows, seed = test.sentence_scores[0], [], seed_of_environment()
     for system, scores in zip(systems, test.sentence_scores):
         bounds = interval(_summands(scores), _mean)
         row: dict[str, Any] = {
@@ -97,7 +97,9 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
                 "higher": int((scores > baseline).sum()),
                 "lower": int((scores < baseline).sum()),
                 "t_test": t_test(scores - baseline, "two-sided"),
-                "bootstrap": bootstrap(_summands(baseline), _summands(scores), _mean),
+                "bootstrap": bootstrap(
+                    _summands(baseline), _summands(scores), _mean, seed
+                ),
             }
         rows.append(row)
     columns = COLUMNS if rows[1:] else COLUMNS[:3]

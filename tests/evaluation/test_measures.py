@@ -65,7 +65,7 @@ def reports(name: str, test: Test, systems: list[System]) -> list[Report]:
     return MEASURES[name](test, systems)
 
 
-def test_scores_of_another_program_are_tested(tmp_path):
+def test_scores_of_another_program_are_tested(tmp_path, monkeypatch):
     """As COMET prints them, with a line for all, or a number a line."""
     draws = np.random.default_rng(1)
     first = draws.normal(0.8, 0.1, 50).round(4)
@@ -89,6 +89,9 @@ def test_scores_of_another_program_are_tested(tmp_path):
     assert two["t_test"] == pytest.approx(stats.ttest_rel(second, first).pvalue)
     assert two["bootstrap"] == pytest.approx(two["t_test"], abs=0.03)
     assert "t_test" not in one
+    monkeypatch.setenv("SACREBLEU_SEED", "7")  # decides all draws
+    (report,) = reports("sentence-scores", test, systems)
+    assert report.rows[1]["bootstrap"] != two["bootstrap"]
     same = replace(test, sentence_scores=[first, first])
     (report,) = reports("sentence-scores", same, systems)
     assert (report.rows[1]["t_test"], report.rows[1]["bootstrap"]) == (1.0, 1.0)
