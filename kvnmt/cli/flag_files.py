@@ -11,16 +11,17 @@ from kvnmt.errors import UserError
 
 FILE = "@"  # begins a word that names a file of flags
 # A word, or else a comment; `shlex` would begin a comment within a word, too.
-_QUOTED = r"""'[^']*'|"(?:\\.|[^"\\])*"|\\."""
+_QUOTED = r"""'[^']*'|"(?:\\.|[^"\\])*"|\\[^\n]"""
 _WORD = rf"""(?:{_QUOTED}|[^\s'"\\#])(?:{_QUOTED}|[^\s'"\\])*"""
-_COMMENT = re.compile(rf"({_WORD})|#[^\n]*", re.S)
+_COMMENT = re.compile(rf"({_WORD})|#[^\n]*|\\\n", re.S)
 
 
 def expanded(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """What was typed, with the words of a file in the place of ``@file``.
 
-    In a file words are quoted as in a shell, over any number of lines; ``#`` begins a
-    comment where a word would begin. ``~`` and ``$NAME`` stay as they are.
+    In a file words are quoted as in a shell, over any number of lines, which may end in
+    a backslash; ``#`` begins a comment where a word would begin. ``~`` and ``$NAME``
+    stay as they are.
 
     Returns:
         All words, and those of files alone.
@@ -36,7 +37,7 @@ def expanded(words: Sequence[str]) -> tuple[list[str], list[str]]:
             continue
         path = word.removeprefix(FILE)
         try:
-            text = "\n".join(read_lines(path))
+            text = "".join(f"{line}\n" for line in read_lines(path))
             inside = shlex.split(_COMMENT.sub(lambda part: part[1] or "", text))
         except ValueError as error:
             reason = str(error).lower()

@@ -15,18 +15,20 @@ from kvnmt.data.words import split_words
 from kvnmt.errors import flag
 
 CUT = 0.02  # share of words
+JOINER = "\uffed"  # of OpenNMT's tokenizer
 FEW, SINGLE = 1_000, 0.2  # subwords, and the share of them that may be characters
 
 
 def cut_before(vocabularies: Vocabularies, pairs: Sequence[Tokenised]) -> str:
     """A warning of text that another program has cut into subwords."""
-    marked = {MARK: 0, SPACE: 0}
+    marked = {MARK: 0, SPACE: 0, JOINER: 0}
     words = 0
     for part in pairs:
         for word in chain.from_iterable(map(split_words, chain(*part.text[:2]))):
             words += 1
             marked[MARK] += word.endswith(MARK)
             marked[SPACE] += word.startswith(SPACE)
+            marked[JOINER] += JOINER in word
     mark, count = max(marked.items(), key=lambda item: item[1])
     if count <= CUT * words:
         return ""
@@ -36,8 +38,9 @@ def cut_before(vocabularies: Vocabularies, pairs: Sequence[Tokenised]) -> str:
             f"{told}pieces of words ({mark}), so what is measured in validation is of "
             "pieces, too, and cannot be compared with scores of whole words."
         )
-    joined = {MARK: "sed 's/@@ //g' joins them", SPACE: "join them (spm_decode)"}[mark]
-    return f"{told}pieces of words ({mark}), which are cut again; {joined}."
+    joined = {MARK: "sed 's/@@ //g' joins them", SPACE: "join them (spm_decode)"}
+    how = joined.get(mark, "join them (detokenize, of pyonmttok)")
+    return f"{told}pieces of words ({mark}), which are cut again; {how}."
 
 
 def of_whole_lines(pairs: Sequence[Tokenised]) -> str:

@@ -141,6 +141,13 @@ def prepare_train(
         check_local(config.cache)
     text = sources.open_text(config, "train")
     if not trained and config.vocabularies:
+        if config.vocabularies.is_file():
+            raise OptionError(
+                f"'{config.vocabularies}' is a file, and {{0}} takes a folder; put it "
+                "there for each side, as source.model and target.model or, if it is a "
+                "list of words, source.words and target.words.",
+                "data.vocabularies",
+            )
         if not config.vocabularies.is_dir():
             raise OptionError(
                 f"there is no folder '{config.vocabularies}' to take vocabularies "

@@ -5,6 +5,7 @@ One vocabulary by itself is in `kvnmt.data.vocabulary`.
 """
 
 import hashlib
+import re
 from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from kvnmt.files import DamagedError, read_small
 
 LARGEST = 2**26  # bytes of a file
 MERGED = 2000  # pieces that are looked at, at most
+COUNTED = re.compile(r"\S+[\t ]-?\d+(\.\d+)?")  # a word with its count or log P
+LISTED = 10  # lines, of which all may be such words only by mistake
 Vocabulary: TypeAlias = Words | Characters | Subwords | Codes
 
 
@@ -205,12 +208,19 @@ def _read_words(data: bytes) -> Words:
     lines = data.decode().removesuffix("\n").split("\n") if data else []
     if lines and all(line.endswith("\r") for line in lines[:-1] or lines):
         raise ValueError("its lines end in carriage returns; save it with line feeds")
+    if len(lines) >= LISTED and all(map(COUNTED.fullmatch, lines)):
+        raise ValueError(
+            "its lines are words with numbers, as other programs write them; keep the "
+            "words (cut -f 1) and leave out <unk>, <s> and </s>"
+        )
     places: dict[str, int] = {}
     for number, word in enumerate(lines, 1):
         if not word or " " in word:
             raise ValueError(f"line {number} is not one word")
         if word in SPECIAL:
-            raise ValueError(f"line {number} is {word}, which every vocabulary has")
+            raise ValueError(
+                f"line {number} is {word}, which every vocabulary has; remove it"
+            )
         if (before := places.setdefault(word, number)) != number:
             raise ValueError(f"lines {before} and {number} are the same word")
     return Words(tuple(lines))

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What validation will measure less of than it seems, told before a training."""
+"""Why a model may learn less than it seems to be given, told before a training."""
 
 from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
 
+from kvnmt.data.batches import Sentences
 from kvnmt.data.corpus import Corpora
+from kvnmt.data.vocabulary import UNK
 from kvnmt.errors import flag
 from kvnmt.inference.config import longest
 from kvnmt.metrics.bleu import corpus_bleu, mistaken
@@ -15,10 +17,11 @@ from kvnmt.runs.config import Experiment
 LINES = 2000  # of the validation text that are written in tokens, the first
 LOW = 99.0  # BLEU of them, below which it is told
 SHORT = 0.01  # share of references, above which it is told
+STRANGE = 0.1  # share of source tokens that are unknown, above which it is told
 
 
 def warnings(corpora: Corpora, experiment: Experiment) -> Iterator[str]:
-    """Sentences on why BLEU may be low, or mean little, whatever is learnt.
+    """Sentences on why BLEU may be low, or mean little, however long is trained.
 
     Args:
         corpora: The validation text, and the vocabularies.
@@ -31,8 +34,9 @@ def warnings(corpora: Corpora, experiment: Experiment) -> Iterator[str]:
         what, instead = mistake
         name = flag("training.bleu_tokenize")
         yield f"warning: {what}; give {name} {instead}"
-    references, words = corpora.references[:LINES], corpora.vocabularies.target
-    written = [words.decode(ids) for ids in islice(corpora.valid.target, LINES)]
+    yield from _unknown(corpora.valid.source)
+    references, target = corpora.references[:LINES], corpora.vocabularies.target
+    written = [target.decode(ids) for ids in islice(corpora.valid.target, LINES)]
     best, whole = (
         corpus_bleu(lines, references, tokenize=tokenize).score
         for lines in (written, references)
@@ -48,12 +52,23 @@ def warnings(corpora: Corpora, experiment: Experiment) -> Iterator[str]:
             "tokens: some of their words are unknown, or characters are normalised "
             f"({flag('data.normalization')})"
         )
-    source, target = corpora.valid.source.lengths, corpora.valid.target.lengths
-    most = longest(search, source.max())[source - 1]  # EOS is in the lengths
-    if (share := np.mean(target > most)) > SHORT:
+    lengths = corpora.valid.source.lengths
+    most = longest(search, lengths.max())[lengths - 1]  # EOS is in the lengths
+    if (share := np.mean(corpora.valid.target.lengths > most)) > SHORT:
         bounds = ["length_ratio"] + ["max_length"] * (search.max_length is not None)
         names = " or ".join(flag(f"search.{name}") for name in bounds)
         yield (
             f"warning: {share:.0%} of the references are longer than a translation may "
             f"be, which lowers BLEU; give a greater {names}"
+        )
+
+
+def _unknown(source: Sentences) -> Iterator[str]:
+    """Tells of source words that are of another language, perhaps, or cut otherwise."""
+    words = len(source.ids) - len(source)  # without EOS
+    if (share := np.sum(source.ids == UNK) / max(words, 1)) > STRANGE:
+        yield (
+            f"warning: {share:.0%} of the source tokens of the validation text are "
+            "unknown; is the vocabulary of this language, and of text that is cut and "
+            "cased in this way?"
         )

@@ -7,14 +7,13 @@ from pathlib import Path
 from rich.console import Console
 
 from kvnmt.console import say
-from kvnmt.data.lines import opened
 from kvnmt.data.vocabularies import Vocabularies, digest, digests
 from kvnmt.errors import OptionError
 from kvnmt.model.assembly import Params
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.runs.shared_words import SharedWords, shared_words
-from kvnmt.runs.vectors import Side, with_vectors
+from kvnmt.runs.vectors import Side, check_vectors, with_vectors
 from kvnmt.runs.warm_start import WarmStart, check_computed_alike, warm_start
 from kvnmt.training.config import TrainingConfig
 
@@ -32,9 +31,8 @@ def check_start(config: TrainingConfig, model: ModelConfig) -> None:
             "it out.",
             "training.source_vectors",
         )
-    for path in _vectors(config).values():
-        with opened(path):
-            pass
+    for side, path in _vectors(config).items():
+        check_vectors(path, model.embedding, side)
     if config.warm_start:
         before = load_experiment(config.warm_start).model
         check_computed_alike(before, model, config.warm_start)

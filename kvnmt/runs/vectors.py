@@ -14,14 +14,32 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.lines import opened
+from kvnmt.data.lines import disguise, opened
 from kvnmt.data.vocabularies import Vocabulary
+from kvnmt.data.vocabulary import SPACE, Subwords
 from kvnmt.errors import OptionError, UserError, counted
 from kvnmt.typing import Array, Float
 
 Side: TypeAlias = Literal["source", "target"]
 
 GREATEST = float(np.finfo(np.float32).max)  # that an embedding can hold
+LINE = 2**20  # bytes; text has no longer one
+
+
+def check_vectors(path: Path, width: int, side: str) -> None:
+    """Refuses, by its first lines, a file that is no text or has other widths.
+
+    Raises:
+        UserError: It cannot be read, or its first vector has not ``width`` numbers.
+    """
+    with opened(path) as file:
+        text, number = file.readline(LINE), 1
+        if advice := disguise(text):
+            raise UserError(f"'{path}' is no text: {advice}.")
+        if _is_header(text, width):
+            text, number = file.readline(LINE), 2
+        if text:
+            _check_width(text, f"'{path}', line {number}", width, side)
 
 
 def with_vectors(
@@ -46,17 +64,27 @@ def with_vectors(
 
     Raises:
         UserError: The file cannot be read, or a line is no word and E numbers; an
-            `OptionError` if it has other widths, or none of the words.
+            `OptionError` if it has other widths, or none of the words, or of subwords
+            only those within a word.
     """
     ids = range(len(vocabulary))
     numbers = {word.encode(): n for n, word in zip(ids, vocabulary.pieces(ids))}
-    vectors = _read(path, numbers, table.shape[1], side)
+    check_vectors(path, table.shape[1], side)
+    vectors = _read(path, numbers, table.shape[1])
     if not vectors:
         raise OptionError(
             f"'{path}' has a vector for none of the {len(vocabulary)} words of the "
             f"{side} side; it must write words, or pieces, as the vocabulary does, or "
             "leave {0} out.",
             f"training.{side}_vectors",
+        )
+    begins = (piece.startswith(SPACE) for piece in vocabulary.pieces([*vectors]))
+    if isinstance(vocabulary, Subwords) and not any(begins):
+        raise OptionError(
+            f"'{path}' has vectors for {counted(len(vectors), 'piece')} within words "
+            f"and for none that begins one, as all words do here with {SPACE}; write "
+            "that before its words, or give {0} words.",
+            "data.vocabulary",
         )
     made, rows = np.array(table), np.stack([*vectors.values()])
     size = np.sqrt(np.mean(np.square(rows, dtype=np.float64)))
@@ -65,19 +93,15 @@ def with_vectors(
 
 
 def _read(
-    path: Path, numbers: Mapping[bytes, int], width: int, side: str
+    path: Path, numbers: Mapping[bytes, int], width: int
 ) -> dict[int, NDArray[np.float32]]:
     """The vectors of known words, by the numbers of these."""
     vectors: dict[int, NDArray[np.float32]] = {}
-    checked = False
     with opened(path) as file:
         for line, text in enumerate(file, 1):
             word, *rest = text.split(None, 1)[:2] or [b""]
             if line == 1 and _is_header(text, width):
                 continue
-            if not checked:
-                _check_width(text, f"'{path}', line {line}", width, side)
-                checked = True
             number = numbers.get(word)
             if number is None or number in vectors:
                 continue

@@ -34,6 +34,13 @@ def test_a_comment_begins_where_a_word_would(tmp_path):
     assert expanded([f"@{path}"]) == (words, words)
 
 
+def test_lines_may_go_on_as_those_of_a_shell(tmp_path):
+    path = tmp_path / "mine.flags"
+    path.write_text("--a 1 \\\n    --b '2 \\' \\\n--c \\\n")
+    words = ["--a", "1", "--b", "2 \\", "--c"]
+    assert expanded([f"@{path}"]) == (words, words)
+
+
 def test_a_list_stands_once_in_files_and_once_beside_them(tmp_path, kvnmt):
     path = tmp_path / "mine.flags"
     path.write_text("--data.symbols '<a>'\n--data.symbols '<b>'\n")

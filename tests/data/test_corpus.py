@@ -277,7 +277,11 @@ def test_every_segmentation_of_a_text_is_another(text, workers):
 
 @pytest.mark.parametrize(
     ("half", "remedy"),
-    [("a@@ b", "sed 's/@@ //g' joins them"), ("\u2581a b", "join them (spm_decode)")],
+    [
+        ("a@@ b", "sed 's/@@ //g' joins them"),
+        ("\u2581a b", "join them (spm_decode)"),
+        ("a\uffed b", "join them (detokenize, of pyonmttok)"),
+    ],
 )
 def test_text_that_was_cut_before_is_told(tmp_path, capsys, half, remedy):
     """Subwords would be learnt of halves of words, whose marks stay in the output."""
@@ -361,6 +365,9 @@ def test_vocabularies_of_another_run_are_taken(tmp_path):
         load_corpora(dataclasses.replace(config, vocabularies=tmp_path))
     with pytest.raises(UserError, match="no folder '.*vocabularies name a run"):
         load_corpora(dataclasses.replace(config, vocabularies=tmp_path / "none"))
+    path = run / "vocabulary" / "source.words"
+    with pytest.raises(UserError, match="is a file, and .*source.model and target.mod"):
+        load_corpora(dataclasses.replace(config, vocabularies=path))
 
 
 def test_characters_are_tokens(tmp_path):

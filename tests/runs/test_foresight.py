@@ -38,6 +38,13 @@ def test_words_that_cannot_be_written_are_told():
     assert "the references themselves have BLEU 8" in told
 
 
+def test_source_words_that_are_unknown_are_told():
+    (told,) = foreseen(["a b c d e f"] * 9 + ["x b c d e f"] * 3)
+    assert told.startswith("the references")
+    told, _ = foreseen(["a b c d e f"] * 9 + ["x b c d e f"] * 4)
+    assert told.startswith("warning: 10% of the source tokens of the validation text")
+
+
 def test_references_of_few_words_are_told():
     """BLEU of such a text is 0 even with itself."""
     (told,) = foreseen(["a b c", "d e"])

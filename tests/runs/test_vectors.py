@@ -7,6 +7,7 @@ import gzip
 import numpy as np
 import pytest
 
+from kvnmt.data.subwords import build_subwords
 from kvnmt.data.vocabulary import Words
 from kvnmt.errors import UserError
 from kvnmt.runs import train as experiment
@@ -62,6 +63,44 @@ def test_other_files_are_refused(tmp_path, text, parts):
         read(tmp_path, text, side="target")
     for part in parts:
         assert part in str(error.value)
+
+
+def test_words_are_no_pieces_within_words(tmp_path):
+    """Whole words begin with a mark, and a file of words has none of them."""
+    words = build_subwords(["the cat sat on the mat"] * 9, 30)
+    (inner, *_) = (
+        piece for piece in words.pieces(range(2, 30)) if "\u2581" not in piece
+    )
+    path, table = tmp_path / "vectors", np.ones((30, 3), np.float32)
+    path.write_text(f"{inner} 1 2 3\n")
+    with pytest.raises(
+        UserError, match="1 piece within words and for none that begins"
+    ):
+        with_vectors(table, words, path, "source")
+    path.write_text(f"{inner} 1 2 3\n\u2581the 4 5 6\n")
+    assert with_vectors(table, words, path, "source")[1] == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        (b"the 1 2 3\n", "line 1 is a word and 3 numbers"),
+        (b"1 3\nthe 1 2 3\n", "line 2 is a word and 3 numbers"),
+        (b"PK\x03\x04\n", "is no text: it is compressed"),
+    ],
+)
+def test_other_widths_are_told_before_text_is_read(tmp_path, data, part):
+    exp = tiny(toy_data(tmp_path / "text"))
+    exp.data.source.unlink()
+    path = tmp_path / "vectors"
+    path.write_bytes(data)
+    training = dataclasses.replace(exp.training, source_vectors=path)
+    with pytest.raises(UserError, match=part):
+        experiment.run(
+            dataclasses.replace(exp, training=training),
+            *(tmp_path / "run",),
+            console=quiet(),
+        )
 
 
 def test_a_run_starts_from_vectors(tmp_path, monkeypatch):
