@@ -33,7 +33,8 @@ class Score(Batched, Ensembling):
     The logarithms are natural and include the end of sentence; their sum and the
     perplexity go to standard error. A language model scores only the target. With
     --nbest, each entry of n-best lists is printed with its log-probability as one more
-    feature.
+    feature, or with that of its source line, by a run of the other direction
+    (--backward; Yee et al. 2019).
     """
 
     run: tyro.conf.Positional[Path]  # run directory of a trained model
@@ -41,6 +42,9 @@ class Score(Batched, Ensembling):
     # n-best lists in Moses' format, instead of --target
     nbest: Path | None = None
     source: Path | None = None  # source text; a language model needs none
+    # score the source line of each entry of the lists, given the entry: the run
+    # translates the other way
+    backward: bool = False
     json: bool = False  # print JSON lines with the tokens and their log-probabilities
     # name of the log-probability in the lists; default: Score
     feature: str | None = None
@@ -105,6 +109,11 @@ class Score(Batched, Ensembling):
             return read_pairs(run, self.source, self.target), []
         assert self.nbest
         check_source(run, self.source)
+        if self.backward and not self.source:
+            raise UserError(
+                "--backward is for a run that translates the other way, and a language "
+                "model does not; leave it out."
+            )
         lines = read_lines(self.source) if self.source else None
         if lines == []:
             raise UserError(f"'{self.source}' is empty; it needs what was translated.")
@@ -123,7 +132,8 @@ class Score(Batched, Ensembling):
             _check_whole([entry.number for entry in listed], count, self.nbest)
         targets = [entry.text for entry in listed]
         sources = [lines[entry.number] for entry in listed] if lines else targets
-        return Parallel(sources, targets), listed
+        pairs = (targets, sources) if self.backward else (sources, targets)
+        return Parallel(*pairs), listed
 
     def _print_lists(
         self, run: Run, listed: list[Listed], scored: Iterable[Scored]
@@ -182,6 +192,11 @@ def check_together(options: Score) -> None:
         raise UserError(
             f"{asked[0]} is for the n-best lists that --nbest without --json "
             "writes; leave it out."
+        )
+    if options.backward and options.nbest is None:
+        raise UserError(
+            "--backward is for n-best lists; of --source and --target, name each file "
+            "as the other."
         )
     if options.best and options.feature is not None:
         raise UserError("--feature is of lists, and --best writes none; drop one.")

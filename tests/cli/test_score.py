@@ -100,6 +100,23 @@ def test_lists_are_sorted_anew(kvnmt, folder, source, tmp_path):
         assert scores == pytest.approx([wanted[n] for n in ranks], abs=1e-5)
 
 
+def test_lists_are_scored_backward(kvnmt, folder, source, tmp_path):
+    """By how likely the source line is, given each entry."""
+    texts = "B", "A", "b a"
+    (tmp_path / "lists").write_text("".join(f"3 ||| {text}\n" for text in texts))
+    lines = source.read_text().splitlines()
+    (tmp_path / "same").write_text(f"{lines[3]}\n" * 3)
+    (tmp_path / "entries").write_text("".join(f"{text}\n" for text in texts))
+    turned = "--source", tmp_path / "entries", "--target", tmp_path / "same"
+    alone = lines_of(kvnmt("score", folder, *turned))
+    asked = "score", folder, "--source", source, "--nbest", tmp_path / "lists"
+    got = lines_of(kvnmt(*asked, "--backward"))
+    assert [line.split("Score= ")[1] for line in got] == alone
+    assert len({*alone}) > 1 and got != lines_of(kvnmt(*asked))
+    told = [json.loads(x) for x in lines_of(kvnmt(*asked, "--backward", "--json"))]
+    assert [f"{one['log_prob']:.6f}" for one in told] == alone
+
+
 def test_lists_of_one_line_are_sorted_together(kvnmt, folder, source, tmp_path):
     """Though they are of two searches, one behind the other."""
     path = tmp_path / "lists"
@@ -147,6 +164,7 @@ def test_faulty_lists_are_told(kvnmt, folder, source, tmp_path, text, said):
         (["--target", "t", "--feature", "x"], "--feature is for the n-best lists"),
         (["--target", "t", "--weight", "1"], "--weight is for the n-best lists"),
         (["--nbest", "t", "--json", "--weight", "1"], "--weight is for the n-best"),
+        (["--target", "t", "--backward"], "--backward is for n-best lists; of"),
         (["--nbest", "t", "--feature", "a b"], "--feature 'a b' must be one word"),
         (["--nbest", "t", "--feature", "a=b"], "--feature 'a=b' must be one word"),
         (
