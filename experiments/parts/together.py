@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of runs that translate as an ensemble, or by minimum Bayes risk."""
+"""Rows of runs as an ensemble, by minimum Bayes risk, and as means of checkpoints."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,10 +8,13 @@ from pathlib import Path
 from experiments.harness.results import Figures
 from experiments.harness.rows import OtherRow, Row
 from experiments.harness.settings import config_digest
+from kvnmt.console import say
 from kvnmt.files import in_file, make_folder
 from kvnmt.model.assembly import count_parameters
+from kvnmt.runs.average import average
 from kvnmt.runs.directory import load_ensemble, load_run
 from kvnmt.runs.run import Run
+from kvnmt.training.checkpoints.folder import CheckpointFolder
 
 EXPONENT = 0.3  # of probabilities that weigh translations; chosen on valid text
 
@@ -78,4 +81,37 @@ def most_alike(row: Row, count: int, measured: Measured) -> OtherRow:
         tests=row.tests,
         work=work,
         config=config_digest(experiment),
+    )
+
+
+def mean_of_kept(row: Row, measured: Measured) -> OtherRow:
+    """The row of the mean of all checkpoints that a run keeps.
+
+    Args:
+        row: The run, which is trained.
+        measured: What is measured of the mean.
+    """
+    folder = row.folder.with_name(f"{row.folder.name}-mean")
+
+    def work() -> Figures:
+        make_folder(folder)
+        kept = CheckpointFolder(row.folder / "checkpoints", False, say).steps()
+        if not (folder / "run").exists():
+            average([row.folder], folder / "run", last=len(kept))
+        run = load_run(folder / "run")
+        figures: Figures = {
+            "seed": row.experiment.training.seed,
+            "parameters": count_parameters(run.params),
+            "checkpoints": len(kept),
+        }
+        return figures | measured(run, folder)
+
+    return OtherRow(
+        folder=folder,
+        system=f"{row.system}, mean of its checkpoints",
+        data=row.data,
+        after=(row.folder,),
+        tests=row.tests,
+        work=work,
+        config=config_digest(row.experiment),
     )

@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 from rich.console import Console
 from sacrebleu.metrics.bleu import BLEU
@@ -151,6 +153,24 @@ def test_a_row_is_told_again_by_minimum_bayes_risk(options, monkeypatch, capsys)
     source = (options.data / "test2016.de").read_text().splitlines()
     written = (again / "test2016.en").read_text().splitlines()
     assert run.translate(source, search) == written
+
+
+def test_a_row_is_told_again_by_the_mean_of_its_checkpoints(options, monkeypatch):
+    """Of all that its run keeps; a mean that is there is not made again."""
+    monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
+    write_captions(options.data)
+    multi30k_best.main(replace(options, mean=True), train=untrained)
+    folder = options.workdir / "de-en-rnnsearch-star-1-mean"
+    result = json.loads((folder / "result.json").read_text())
+    assert (result["seed"], result["checkpoints"]) == (1, 1)
+    row = folder.with_name("de-en-rnnsearch-star-1")
+    before, after = load_run(row), load_run(folder / "run")
+    jax.tree.map(np.testing.assert_array_equal, after.params, before.params)
+    (folder / "result.json").unlink()
+    written = (folder / "test2016.en").read_bytes()
+    (folder / "test2016.en").unlink()
+    multi30k_best.main(replace(options, mean=True), train=never)
+    assert (folder / "test2016.en").read_bytes() == written
 
 
 def test_rows_translate_together_and_go_on_with_that(options, monkeypatch, capsys):
@@ -513,6 +533,7 @@ def test_of_text_that_is_not_written_no_plan_is_made(options, capsys):
             "say the same; give one",
         ),
         ({"mbr": 3, "ablate": ()}, "--mbr is .* leave --ablate out"),
+        ({"mean": True, "ablate": ()}, "--mean is .* leave --ablate out"),
         ({"ensemble": True, "ablate": ()}, "--ensemble is .* leave --ablate out"),
         ({"distil": ("rnnsearch-star",), "ablate": ()}, "--distil is of whole"),
         ({"distil": ("memdec",), "seeds": (1, 2)}, "memdec is none of --systems"),
