@@ -49,6 +49,7 @@ class Weights(NamedTuple):
     table: Callable[[float], Initializer]  # embeddings that are multiplied by this
     readout: Initializer
     gain: float = 0.0  # of recurrent layers' normalised products; 0: none is normalised
+    forget: float = 0.0  # the biases of forget gates of LSTMs
 
 
 # What makes the parameters of a mechanism.

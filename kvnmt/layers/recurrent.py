@@ -74,7 +74,8 @@ def init_lstm(
     key: Key[Array, ""], inputs: Sequence[int], size: int, weights: Weights
 ) -> LSTM:
     """Makes an LSTM of 4 (n m + n² + n) parameters, without peepholes."""
-    return LSTM(**_recurrent(key, inputs, size, 4, weights))
+    made = LSTM(**_recurrent(key, inputs, size, 4, weights))
+    return replace(made, b=made.b.at[size : 2 * size].set(weights.forget))
 
 
 def recurrent_inputs(
@@ -120,9 +121,10 @@ def with_masks(
     return jax.tree.unflatten(tree, masked)
 
 
-def has_units(params: PyTree) -> bool:
-    """Whether there is a GRU or an LSTM among parameters."""
-    return any(map(_is_unit, jax.tree.leaves(params, is_leaf=_is_unit)))
+def has_units(params: PyTree, *kinds: type[GRU] | type[LSTM]) -> bool:
+    """Whether there is a GRU or an LSTM among parameters, or one of these kinds."""
+    units = jax.tree.leaves(params, is_leaf=_is_unit)
+    return any(isinstance(unit, kinds or (GRU, LSTM)) for unit in units)
 
 
 def recurrent_product(

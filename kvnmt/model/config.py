@@ -80,6 +80,9 @@ class ModelConfig:
     # size need, and multiplies it by the decoder's factor for embeddings
     scale_tied: Annotated[bool, idle_while(tie="none")] = False
     initializer: Scheme = "gaussian"  # how arrays are initialised
+    # what the biases of forget gates of LSTMs start as; 1: a cell first keeps most of
+    # what it has (Gers et al. 2000; Jozefowicz et al. 2015)
+    forget_bias: Annotated[float, between(-100, 100)] = 0.0
     # whether products of GRUs and LSTMs are normalised (Ba et al. 2016); Transformers
     # have normalised layers in any case
     layer_norm: bool = False
@@ -131,7 +134,8 @@ class ModelConfig:
     @property
     def weights(self) -> Weights:
         """How arrays start."""
-        return weights(self.initializer)._replace(gain=float(self.layer_norm))
+        scheme = weights(self.initializer)
+        return scheme._replace(gain=float(self.layer_norm), forget=self.forget_bias)
 
     @property
     def reading(self) -> encoders.Choices:

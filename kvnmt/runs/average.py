@@ -132,7 +132,7 @@ def _zeros(like: PyTree) -> PyTree:
 def _computed(experiment: Experiment) -> dict[str, Any]:
     """What decides how a trained model computes: not how it began, nor its dropout."""
     named = leaves(to_plain(experiment)["model"])
-    idle = {"dropout", "initializer", "write_bias"}
+    idle = {"dropout", "initializer", "forget_bias", "write_bias"}
     return {name: named[name] for name in named if idle.isdisjoint(name.split("."))}
 
 

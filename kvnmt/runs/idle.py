@@ -13,6 +13,7 @@ from kvnmt.data.config import check_vocabularies
 from kvnmt.errors import Idle, OptionError, check_given
 from kvnmt.fields import WIDEST, check_used
 from kvnmt.inference.config import check_asked
+from kvnmt.layers import LSTM, has_units
 from kvnmt.model.assembly import build
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment
@@ -106,14 +107,16 @@ def idle_steps(model: ModelConfig, objective: Objective) -> Iterator[Idle]:
 
 def _reads(model: ModelConfig, width: int) -> bool:
     """Whether an array is so wide as the energies are."""
-
-    def shapes(alignment: int) -> Any:
-        init = build(replace(model, alignment=alignment), WORDS, WORDS).init
-        # The key, too: processes that are to be joined must not have a device yet.
-        return jax.eval_shape(lambda: init(jax.random.key(0)))
-
     other = 2 * width if 2 * width <= WIDEST else width // 2
-    return shapes(width) != shapes(other)
+    one, two = (replace(model, alignment=size) for size in (width, other))
+    return _shapes(one) != _shapes(two)
+
+
+def _shapes(model: ModelConfig) -> Any:
+    """The parameters as shapes."""
+    init = build(model, WORDS, WORDS).init
+    # The key, too: processes that are to be joined must not have a device yet.
+    return jax.eval_shape(lambda: init(jax.random.key(0)))
 
 
 def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
@@ -131,6 +134,9 @@ def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
     if not model.recurs:
         why = "{0} is of GRUs and LSTMs, of which this model has none; leave it out."
         yield "model", Idle(("layer_norm",), why)
+    if model.forget_bias and not has_units(_shapes(model), LSTM):
+        why = "{0} is of LSTMs, of which this model has none; leave it out."
+        yield "model", Idle(("forget_bias",), why)
     if model.layers == 1 or not model.encoder_recurs:
         why = (
             "{0} is between layers of GRUs or LSTMs of the encoder; leave it out, or "

@@ -406,6 +406,11 @@ IDLE = [
     ),
     (
         "train",
+        "NEW --model.forget-bias 1",
+        "--model.forget-bias is of LSTMs, of which this model has none",
+    ),
+    (
+        "train",
         "NEW --system transformer --training.residuals vectors",
         "--training.residuals is of what goes from word to word",
     ),

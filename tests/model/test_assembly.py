@@ -17,7 +17,7 @@ from kvnmt.attention import additive, dot, kv_memory, none
 from kvnmt.decoder import mem_dec, transformer
 from kvnmt.errors import UserError
 from kvnmt.initializers import weights
-from kvnmt.layers import dropout
+from kvnmt.layers import LSTM, dropout
 from kvnmt.model import assembly
 from kvnmt.model.choices import check_choices
 from kvnmt.model.config import Dropout, ModelConfig
@@ -224,6 +224,27 @@ def test_every_matrix_takes_the_initialiser(name, key):
             assert np.any(leaf) != where.endswith(".b"), where
         elif leaf.size >= 12:
             assert 0.02 < leaf.std() < 0.09, where
+
+
+def test_forget_gates_of_all_lstms_start_as_they_are_told(key):
+    """Those of encoder and decoder; nothing else starts otherwise."""
+    config = dataclasses.replace(cases.NAMED["attn-concat"], initializer="unit")
+    zero, one = (
+        cases.build(dataclasses.replace(config, forget_bias=bias)).init(key)
+        for bias in (0.0, 1.0)
+    )
+    is_lstm = lambda part: isinstance(part, LSTM)  # noqa: E731
+    pairs = zip(*(jax.tree.leaves(params, is_leaf=is_lstm) for params in (zero, one)))
+    units = 0
+    for before, after in pairs:
+        if is_lstm(before):
+            units += 1
+            size = len(before.U)
+            wanted = np.repeat([0.0, 1.0, 0.0, 0.0], size)
+            np.testing.assert_array_equal(after.b - before.b, wanted)
+            after = dataclasses.replace(after, b=before.b)
+        jax.tree.map(np.testing.assert_array_equal, after, before)
+    assert units == 2 * 2 + 2  # two layers, in both directions of the encoder
 
 
 @pytest.mark.parametrize(
