@@ -22,6 +22,7 @@ from kvnmt.model import assembly
 from kvnmt.runs.config import to_plain
 from kvnmt.training import device_memory, records
 from kvnmt.training.ahead import StepAhead
+from kvnmt.training.freezing import check_frozen
 from kvnmt.training.job import Job, make_job
 from kvnmt.trees import by_name
 
@@ -148,6 +149,7 @@ def _awaited(row: Row) -> dict[str, Any]:
 def _prepare(row: Row, corpora: Corpora, console: Console) -> Job:
     experiment, words = row.experiment, corpora.vocabularies
     model = assembly.build(experiment.model, len(words.source), len(words.target))
+    check_frozen(model.param_shapes, experiment.training.frozen)
     return make_job(
         model=model,
         corpora=corpora,

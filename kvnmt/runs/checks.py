@@ -25,21 +25,12 @@ from kvnmt.training.validation import trace_search
 SAMPLE = 8  # words of a vocabulary that stands for any
 
 
-def check_cuts(experiment: Experiment) -> None:
-    """Refuses BLEU of subwords against references that are cut by chance."""
-    if experiment.objective.risk and experiment.data.subword_dropout:
-        raise OptionError(
-            "{0} compares subwords with those of the references, which {1} cuts "
-            "otherwise each time; give {1} 0 and {2} 1.",
-            *("objective.risk", "data.subword_dropout", "data.segmentations"),
-        )
-
-
 def check_step(experiment: Experiment, begins: bool) -> None:
     """Refuses what no step can be made of, whatever the text is.
 
     A run that begins has no choice that leaves something untrained, either.
     """
+    _check_cuts(experiment)
     training = experiment.training
     build(experiment.optimizer, 1)
     one_pair = np.ones((1, 2), np.int32)
@@ -55,6 +46,22 @@ def check_step(experiment: Experiment, begins: bool) -> None:
             "objective.subtractive",
         )
     check_frozen(params, training.frozen)
+    if objective.guided and not experiment.data.links:
+        raise OptionError(
+            "{0} needs links between the words of the training text; name a file of "
+            "them with {1}, as an aligner or kvnmt align writes it.",
+            *("objective.guided", "data.links"),
+        )
+
+
+def _check_cuts(experiment: Experiment) -> None:
+    """Refuses BLEU of subwords against references that are cut by chance."""
+    if experiment.objective.risk and experiment.data.subword_dropout:
+        raise OptionError(
+            "{0} compares subwords with those of the references, which {1} cuts "
+            "otherwise each time; give {1} 0 and {2} 1.",
+            *("objective.risk", "data.subword_dropout", "data.segmentations"),
+        )
 
 
 @lru_cache(maxsize=KEPT)

@@ -2,9 +2,9 @@
 """Training an experiment in a run directory: what is checked, made and written."""
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,10 @@ from rich.console import Console
 from kvnmt import devices
 from kvnmt.companions import check_alike
 from kvnmt.console import people_console, say
-from kvnmt.data.batches import digest as digest_of
 from kvnmt.data.config import DataConfig
-from kvnmt.data.corpus import load_corpora
+from kvnmt.data.corpus import Corpora, load_corpora
 from kvnmt.data.vocabularies import Vocabularies, digest, digests, load_vocabularies
-from kvnmt.errors import OptionError, StoppedError, UserError
+from kvnmt.errors import OptionError
 from kvnmt.fields import check_fields
 from kvnmt.files import write_json
 from kvnmt.inference.config import check_search
@@ -26,7 +25,7 @@ from kvnmt.metrics.bleu import Settings, bleu_metric, check_tokenizer
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Params
 from kvnmt.runs import foresight
-from kvnmt.runs.checks import check_cuts, check_step
+from kvnmt.runs.checks import check_step
 from kvnmt.runs.config import (
     Experiment,
     changed_fields,
@@ -42,7 +41,7 @@ from kvnmt.runs.own_code import own_code, tell_other_code
 from kvnmt.runs.start import check_start, started
 from kvnmt.training.checkpoints.folder import CheckpointFolder
 from kvnmt.training.checkpoints.reader import check_goes_on
-from kvnmt.training.job import make_job
+from kvnmt.training.job import Job, make_job
 from kvnmt.training.loop import Result, fit
 from kvnmt.training.records import log_told
 
@@ -74,27 +73,60 @@ def run(
         UserError: The data, the directory or the config cannot be used.
     """
     console = console or people_console(quiet=devices.part()[0] > 0)
-    experiment = _checked(experiment)
+    experiment, trained = _chosen(experiment, folder, resume)
+    corpora, lines = _read(experiment, trained, console)
+    job, draw = _job(experiment, corpora, folder, console, verbose)
+    lines.append(f"trains on {devices.told()} in {experiment.training.dtype}")
+    say(lines[-1], console)
+    begin = partial(_begin, job, experiment, trained, lines, resume)
+    return fit(job, draw, resume=resume, begin=begin)
+
+
+def _chosen(
+    experiment: Experiment, folder: Path, resume: bool
+) -> tuple[Experiment, Vocabularies | None]:
+    """The experiment as it will be saved, and the vocabularies of a run that goes on.
+
+    All is checked that needs no text. None: training begins.
+    """
+    experiment, trained = _checked(experiment), None
     own_code(experiment.model)  # while the files are those that were imported
-    trained = None
     if resume:
         experiment, trained = _going_on(folder, experiment)
     else:
         check_free(folder)
-    start = None if resume and has_checkpoint(folder) else experiment.training
-    check_cuts(experiment)
-    check_step(experiment, begins=start is not None)
-    data = _guides(experiment)
-    if start:
-        check_start(start, experiment.model)
+    check_step(experiment, begins=trained is None)
+    if trained is None:
+        check_start(experiment.training, experiment.model)
+    return experiment, trained
+
+
+def _read(
+    experiment: Experiment, trained: Vocabularies | None, console: Console
+) -> tuple[Corpora, list[str]]:
+    """The text, with links if they guide, and what is told of it."""
+    data = experiment.data
+    if not experiment.objective.guided:  # a run that goes on may leave its guide
+        data = replace(data, links=None)
     corpora = load_corpora(data, trained, console)
-    words = corpora.vocabularies
     lines = [corpora.report]
     if trained is None:  # else none of the remedies may be taken
         lines += foresight.warnings(corpora, experiment)
     for line in lines:
         say(line, console)
-    _check_tied(experiment, words)
+    _check_tied(experiment, corpora.vocabularies)
+    return corpora, lines
+
+
+def _job(
+    experiment: Experiment,
+    corpora: Corpora,
+    folder: Path,
+    console: Console,
+    verbose: bool,
+) -> tuple[Job, Callable[[], Params]]:
+    """What is trained, the same in all processes, and what makes its parameters."""
+    training, words = experiment.training, corpora.vocabularies
     model = assembly.build(experiment.model, len(words.source), len(words.target))
     about = {
         "config": to_plain(experiment),
@@ -105,7 +137,7 @@ def run(
     job = make_job(
         model=model,
         corpora=corpora,
-        training=experiment.training,
+        training=training,
         objective=experiment.objective,
         optimizer=experiment.optimizer,
         folder=folder,
@@ -113,44 +145,33 @@ def run(
         console=console,
         search=experiment.search,
     )
-    links = corpora.train.links
-    here = {"config": None, "versions": None, "links": links and digest_of(links)}
-    check_alike(json.dumps(job.about | here))  # before one of them writes
 
     def draw() -> Params:
-        params = model.init(jax.random.key(experiment.training.seed))
-        return started(start, params, words, console, verbose) if start else params
+        params = model.init(jax.random.key(training.seed))
+        return started(training, params, words, console, verbose)
 
-    lines.append(f"trains on {devices.told()} in {experiment.training.dtype}")
-
-    begun = list[bool]()  # of the first process alone
-
-    def begin(goes_on: bool) -> None:
-        changes = {}
-        begun.append(True)
-        if goes_on:
-            changes = make_run(folder, experiment, None if trained else words, resume)
-        for line in lines:  # told before there was a folder
-            log_told(folder, line)
-        if changes:
-            job.tell(told(changes))
-        if not goes_on:
-            _keep_search(folder, experiment, console)
-
-    say(lines[-1], console)
-    with _end_told(folder, begun):
-        return fit(job, draw, resume=resume, begin=begin)
+    return job, draw
 
 
-@contextmanager
-def _end_told(folder: Path, begun: Sequence[bool]) -> Iterator[None]:
-    """Adds to the log of a run that has begun why it does not end by itself."""
-    try:
-        yield
-    except (UserError, StoppedError) as error:
-        if begun:
-            log_told(folder, str(error))
-        raise
+def _begin(
+    job: Job,
+    experiment: Experiment,
+    trained: Vocabularies | None,
+    lines: Sequence[str],
+    resume: bool,
+    goes_on: bool,
+) -> None:
+    """Makes the run directory, or keeps another search if nothing is left to train."""
+    changes = {}
+    if goes_on:
+        words = None if trained else job.corpora.vocabularies
+        changes = make_run(job.folder, experiment, words, resume)
+    for line in lines:  # told before there was a folder
+        log_told(job.folder, line)
+    if changes:
+        job.tell(told(changes))
+    if not goes_on:
+        _keep_search(job.folder, experiment, job.console)
 
 
 def _keep_search(folder: Path, experiment: Experiment, console: Console) -> None:
@@ -224,22 +245,6 @@ def _going_on(
     tell_other_code(folder, before.model)
     check_goes_on(CheckpointFolder(folder / "checkpoints", False, say))
     return with_starts(experiment, before), load_vocabularies(folder)
-
-
-def _guides(experiment: Experiment) -> DataConfig:
-    """The data, with links if they guide; refuses a guide without any.
-
-    A run that goes on may leave its guide.
-    """
-    if experiment.objective.guided and not experiment.data.links:
-        raise OptionError(
-            "{0} needs links between the words of the training text; name a file of "
-            "them with {1}, as an aligner or kvnmt align writes it.",
-            *("objective.guided", "data.links"),
-        )
-    if experiment.objective.guided:
-        return experiment.data
-    return replace(experiment.data, links=None)
 
 
 def _check_tied(experiment: Experiment, words: Vocabularies) -> None:

@@ -2,6 +2,7 @@
 """What a training works with: functions, data, devices, and choices."""
 
 import hashlib
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from rich.console import Console
 from kvnmt import devices
 from kvnmt.companions import check_alike
 from kvnmt.console import say
+from kvnmt.data.batches import digest as digest_of
 from kvnmt.data.corpus import Corpora
 from kvnmt.data.plan import Plan
 from kvnmt.files import digest
@@ -25,7 +27,6 @@ from kvnmt.model.assembly import Model, Params
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import validation
 from kvnmt.training.config import TrainingConfig, plan_batches
-from kvnmt.training.freezing import check_frozen
 from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.records import log_told
@@ -132,12 +133,11 @@ def make_job(
         search: How the run translates, greedily in validation.
 
     Raises:
-        UserError: The devices cannot share the batches or the vocabularies, or what is
-            frozen has a name that no array has.
+        UserError: The devices cannot share the batches or the vocabularies, or
+            another process has other text.
     """
     key = jax.random.key(training.seed)
     params = model.param_shapes
-    check_frozen(params, training.frozen)
     mesh = devices.data_mesh(training.model_axis)
     plan = plan_batches(training, corpora.train.lengths, mesh)
     update = optimizers.build(optimizer, plan.per_epoch)
@@ -156,20 +156,22 @@ def make_job(
         search=search,
         mesh=mesh,
     )
+    text = {
+        "batches": plan.digest(),
+        "order": plan.order(),
+        "pairs": corpora.train.digest(),
+        "validation": digest("\n".join(corpora.references).encode()),
+        "validation_pairs": corpora.valid.digest(),
+    }
+    links = corpora.train.links
+    check_alike(json.dumps([text, links and digest_of(links)]))
     return Job(
         corpora=corpora,
         config=training,
         objective=objective,
         optimizer=optimizer,
         folder=folder,
-        about=about
-        | {
-            "batches": plan.digest(),
-            "order": plan.order(),
-            "pairs": corpora.train.digest(),
-            "validation": digest("\n".join(corpora.references).encode()),
-            "validation_pairs": corpora.valid.digest(),
-        },
+        about=about | text,
         console=console,
         mesh=mesh,
         plan=plan,

@@ -3,10 +3,13 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from kvnmt import devices
 from kvnmt.console import Pulse
+from kvnmt.errors import StoppedError, UserError
 from kvnmt.files import make_folder
 from kvnmt.training import records
 from kvnmt.training.checkpoints.folder import Keep, only_writer
@@ -57,8 +60,14 @@ def open_outputs(
     check_shared(job.folder)
     only = only_writer(job.folder, job.tell)
     devices.first_does(lambda: stack.enter_context(only))
+    ended = stack.enter_context(ExitStack())
+
+    def begun(goes_on: bool) -> None:
+        begin(goes_on)
+        ended.push(partial(_log_end, job.folder))
+
     if not resume:
-        devices.first_does(lambda: begin(True))
+        devices.first_does(lambda: begun(True))
     signals = stack.enter_context(Signals(job.tell))
     checkpoints = stack.enter_context(
         Checkpoints(job.folder / "checkpoints", keep=keep, tell=job.tell)
@@ -66,7 +75,7 @@ def open_outputs(
     if resume:
         restore(job, state, checkpoints, start)
         goes_on = not is_over(job, state)
-        devices.first_does(lambda: begin(goes_on))
+        devices.first_does(lambda: begun(goes_on))
 
     def open_log() -> records.Log:
         log = records.Log(job.folder, state.step, state.progress.validated)
@@ -80,3 +89,9 @@ def open_outputs(
     profile = Profile(job.folder / "profile", traced, job.tell)
     stack.callback(profile.close)
     return Outputs(checkpoints, log, leaving, pulse, profile)
+
+
+def _log_end(folder: Path, kind: object, error: object, trace: object) -> None:
+    """Adds to the log of a run why it does not end by itself."""
+    if isinstance(error, (UserError, StoppedError)):
+        records.log_told(folder, str(error))

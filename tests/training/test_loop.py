@@ -217,6 +217,7 @@ def test_memory_that_runs_out_while_a_step_runs_is_told(tmp_path, data, monkeypa
     told = f"a batch of {rows} pairs of {S} and {T} tokens does not fit"
     with pytest.raises(UserError, match=told):
         run(exp, tmp_path / "run")
+    assert told in (tmp_path / "run" / "train.log").read_text().splitlines()[-1]
 
 
 def test_figures_that_are_read_later_are_not_lost(tmp_path, data, whole, monkeypatch):
