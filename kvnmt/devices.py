@@ -88,16 +88,6 @@ def agree(number: int) -> int:
     return int(multihost_utils.broadcast_one_to_all(np.int64(number)))
 
 
-def agree_on_figures(figures: dict[str, float]) -> dict[str, float]:
-    """Gives the first process's figures to all processes: rounding may differ."""
-    if jax.process_count() == 1:
-        return figures
-    # As two halves of 32 bits each: JAX would round floats of 64 bits.
-    halves = np.array([*figures.values()], np.float64).view(np.uint32)
-    found = np.asarray(multihost_utils.broadcast_one_to_all(halves), np.uint32)
-    return dict(zip(figures, found.view(np.float64).tolist()))
-
-
 def first_does(work: Callable[[], T]) -> T | None:
     """Lets the first process do something alone; if it fails, all of them fail.
 

@@ -5,6 +5,7 @@
 written to.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -13,6 +14,7 @@ from typing import NamedTuple, NoReturn
 import jax
 
 from kvnmt import devices
+from kvnmt.companions import gathered
 from kvnmt.data.batches import AnyBatch
 from kvnmt.data.stream import BatchAt, WorkerDiedError, stream
 from kvnmt.model.assembly import Params
@@ -168,7 +170,8 @@ def _validate(job: Job, state: LoopState, outputs: Outputs) -> None:
     try:
         with outputs.leaving.breaking():
             measured = job.validate(state.arrays.served)
-            figures = devices.agree_on_figures(measured.figures)
+            # Of the first process in all: rounding may differ.
+            figures = json.loads(gathered(json.dumps(measured.figures))[0])
     except KeyboardInterrupt:
         _leave(job, state, outputs)
     state.count_time()

@@ -14,11 +14,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import companions, devices
+from kvnmt import companions
 from kvnmt.errors import UserError
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
@@ -35,6 +34,7 @@ from tests.helpers import (
     write_untrained,
 )
 from tests.training.children import Cluster, End, start
+from tests.training.pretended import in_both, pretend_two
 
 
 def free_port() -> int:
@@ -249,13 +249,12 @@ def test_processes_that_do_not_all_come_are_told():
     assert done.stderr.splitlines()[-1].startswith("not all processes came within 1 s")
 
 
-def test_figures_are_agreed_on_to_the_last_bit(monkeypatch):
-    monkeypatch.setattr(jax, "process_count", lambda: 2)
-    monkeypatch.setattr(
-        devices.multihost_utils, "broadcast_one_to_all", lambda sent: jnp.asarray(sent)
-    )
-    figures = {"valid_loss": 1 / 3, "valid_bleu": 100 / 7}
-    assert devices.agree_on_figures(figures) == figures
+def test_choices_that_differ_are_told_in_every_process(monkeypatch):
+    pretend_two(monkeypatch)
+    assert in_both(lambda number: companions.check_alike("same")) == [[], []]
+    first, second = in_both(lambda number: companions.check_alike(f"rate {number}"))
+    assert str(*first) == companions.ANOTHER
+    assert "this process has other choices or other text" in str(*second)
 
 
 def test_a_small_text_is_batched_alike_on_any_number_of_devices():
