@@ -15,7 +15,7 @@ from experiments.harness.claims import Claims
 from experiments.harness.results import KEPT, RESULT, Figures, read_file, read_result
 from experiments.harness.rows import AnyRow, Row
 from experiments.harness.settings import config_digest
-from kvnmt.console import people_console, print_table
+from kvnmt.console import people_console, print_table, say
 from kvnmt.data.corpus import Corpora, load_corpora
 from kvnmt.errors import UserError
 from kvnmt.model import assembly
@@ -113,7 +113,9 @@ def plan_of(row: Row, corpora: dict[Any, Corpora], console: Console) -> dict[str
     """
     experiment = row.experiment
     if experiment.data not in corpora:
-        corpora[experiment.data] = load_corpora(experiment.data, None, console)
+        found = corpora[experiment.data] = load_corpora(experiment.data, None, console)
+        for warning in found.warnings:
+            say(warning, console)
     job = _prepare(row, corpora[experiment.data], console)
     leaves = by_name(job.shapes.params)
     return {

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from rich.console import Console
 
-from kvnmt.console import people_console, say
+from kvnmt.console import people_console
 from kvnmt.data import advice, cache, prepare, sources
 from kvnmt.data.batches import EncodedCorpus, Sentences, encoded
 from kvnmt.data.cache import Prepared
@@ -30,6 +30,7 @@ class Corpora(NamedTuple):
     valid: EncodedCorpus
     references: list[str]  # target lines of the validation text, as they are
     report: str  # what was read and what was left out, for people
+    warnings: list[str]  # of text that seems to be of another kind than is meant here
 
 
 def load_corpora(
@@ -81,14 +82,13 @@ def load_corpora(
         warnings.append(advice.of_whole_lines(pairs))
     if trained is None:
         warnings.append(advice.mostly_characters(config, vocabularies))
-    for warning in filter(None, warnings):
-        say(warning, console)
     return Corpora(
         vocabularies=vocabularies,
         train=prepared.train,
         valid=valid,
         references=references,
         report=report,
+        warnings=[*filter(None, warnings)],
     )
 
 

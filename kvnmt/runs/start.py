@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parameters that a run starts from: as drawn, as vectors, as a trained model."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
-from kvnmt.console import say
 from kvnmt.data.vocabularies import Vocabularies, digest, digests
 from kvnmt.errors import OptionError
 from kvnmt.model.assembly import Params
@@ -42,7 +40,7 @@ def started(
     config: TrainingConfig,
     params: Params,
     words: Vocabularies,
-    console: Console,
+    tell: Callable[[str], None],
     verbose: bool,
 ) -> Params:
     """The parameters, after vectors and a trained model have replaced some of them.
@@ -51,31 +49,31 @@ def started(
         config: Names the files and the model.
         params: As they were drawn.
         words: Of the run.
-        console: Where people read what was taken.
+        tell: Is given lines for people on what was taken.
         verbose: Name every array that a warm start copies or leaves fresh.
 
     Raises:
         UserError: A file or a model cannot be used.
     """
     for side, path in _vectors(config).items():
-        params = _with_vectors(params, words, path, side, console)
+        params = _with_vectors(params, words, path, side, tell)
     if not config.warm_start:
         return params
     trained, shared = load_run(config.warm_start), None
     if config.new_words:
         if digests(words) == digests(trained.vocabularies):
-            say(
+            tell(
                 "warning: no word is new, since the vocabularies are those of "
-                f"'{config.warm_start}'; --data.vocabularies None builds others.",
-                console,
+                f"'{config.warm_start}'; --data.vocabularies None builds others."
             )
         shared = shared_words(words, trained.vocabularies)
-        _tell_shared(shared, words, config.warm_start, console)
+        tell(_known(shared, words, config.warm_start))
     else:
         _check_words(words, trained.vocabularies, config.warm_start)
     scale = trained.experiment.model.output_scale
     start = warm_start(params, trained.params, shared, scale)
-    _tell_start(start, config.warm_start, console, verbose)
+    for line in _taken(start, config.warm_start, verbose):
+        tell(line)
     return start.params
 
 
@@ -90,9 +88,7 @@ def _vectors(config: TrainingConfig) -> dict[Side, Path]:
     return {side: path for side, path in sides.items() if path}
 
 
-def _tell_start(
-    start: WarmStart, folder: Path, console: Console, verbose: bool
-) -> None:
+def _taken(start: WarmStart, folder: Path, verbose: bool) -> list[str]:
     lines = [
         f"{len(start.copied)} arrays copied from '{folder}', {len(start.fresh)} fresh"
     ]
@@ -102,17 +98,20 @@ def _tell_start(
         lines += [f"  copied  {name}" for name in start.copied]
         lines += [f"  fresh  {name}" for name in start.fresh]
         lines += [f"  unused  {name}" for name in start.unused]
-    for line in lines:
-        say(line, console)
+    return lines
 
 
 def _with_vectors(
-    params: Params, words: Vocabularies, path: Path, side: Side, console: Console
+    params: Params,
+    words: Vocabularies,
+    path: Path,
+    side: Side,
+    tell: Callable[[str], None],
 ) -> Params:
     name, vocabulary = f"{side}_embedding", getattr(words, side)
     table, known = with_vectors(getattr(params, name), vocabulary, path, side)
     count = f"{known:,} of {len(vocabulary):,} {side} words"
-    say(f"{count} start as vectors of '{path}'", console)
+    tell(f"{count} start as vectors of '{path}'")
     return replace(params, **{name: table})
 
 
@@ -128,11 +127,9 @@ def _check_words(ours: Vocabularies, theirs: Vocabularies, folder: Path) -> None
             )
 
 
-def _tell_shared(
-    shared: SharedWords, words: Vocabularies, folder: Path, console: Console
-) -> None:
+def _known(shared: SharedWords, words: Vocabularies, folder: Path) -> str:
     counts = (
         f"{len(places.here):,} of {len(vocabulary):,} {side}"
         for side, places, vocabulary in zip(words._fields, shared, words)
     )
-    say(f"{' and '.join(counts)} words are known to '{folder}'", console)
+    return f"{' and '.join(counts)} words are known to '{folder}'"

@@ -74,10 +74,15 @@ def run(
     """
     console = console or people_console(quiet=devices.part()[0] > 0)
     experiment, trained = _chosen(experiment, folder, resume)
-    corpora, lines = _read(experiment, trained, console)
-    job, draw = _job(experiment, corpora, folder, console, verbose)
-    lines.append(f"trains on {devices.told()} in {experiment.training.dtype}")
-    say(lines[-1], console)
+    lines = list[str]()  # told before there is a folder
+
+    def tell(line: str) -> None:
+        lines.append(line)
+        say(line, console)
+
+    corpora = _read(experiment, trained, console, tell)
+    job, draw = _job(experiment, corpora, folder, console, tell, verbose)
+    tell(f"trains on {devices.told()} in {experiment.training.dtype}")
     begin = partial(_begin, job, experiment, trained, lines, resume)
     return fit(job, draw, resume=resume, begin=begin)
 
@@ -102,20 +107,23 @@ def _chosen(
 
 
 def _read(
-    experiment: Experiment, trained: Vocabularies | None, console: Console
-) -> tuple[Corpora, list[str]]:
-    """The text, with links if they guide, and what is told of it."""
+    experiment: Experiment,
+    trained: Vocabularies | None,
+    console: Console,
+    tell: Callable[[str], None],
+) -> Corpora:
+    """The text, with links if they guide; tells what is in it."""
     data = experiment.data
     if not experiment.objective.guided:  # a run that goes on may leave its guide
         data = replace(data, links=None)
     corpora = load_corpora(data, trained, console)
-    lines = [corpora.report]
+    for line in (corpora.report, *corpora.warnings):
+        tell(line)
     if trained is None:  # else none of the remedies may be taken
-        lines += foresight.warnings(corpora, experiment)
-    for line in lines:
-        say(line, console)
+        for line in foresight.warnings(corpora, experiment):
+            tell(line)
     _check_tied(experiment, corpora.vocabularies)
-    return corpora, lines
+    return corpora
 
 
 def _job(
@@ -123,6 +131,7 @@ def _job(
     corpora: Corpora,
     folder: Path,
     console: Console,
+    tell: Callable[[str], None],
     verbose: bool,
 ) -> tuple[Job, Callable[[], Params]]:
     """What is trained, the same in all processes, and what makes its parameters."""
@@ -148,7 +157,7 @@ def _job(
 
     def draw() -> Params:
         params = model.init(jax.random.key(training.seed))
-        return started(training, params, words, console, verbose)
+        return started(training, params, words, tell, verbose)
 
     return job, draw
 
@@ -166,7 +175,7 @@ def _begin(
     if goes_on:
         words = None if trained else job.corpora.vocabularies
         changes = make_run(job.folder, experiment, words, resume)
-    for line in lines:  # told before there was a folder
+    for line in lines:
         log_told(job.folder, line)
     if changes:
         job.tell(told(changes))

@@ -144,7 +144,7 @@ def test_what_a_given_model_leaves_out_is_an_empty_side(tmp_path):
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_links_of_text_without_spaces_are_told(tmp_path, side, capsys):
+def test_links_of_text_without_spaces_are_told(tmp_path, side):
     lines = [
         "\u732b\u304c\u5ea7\u308b\u3002\u732b\u304c|X Y",
         "\u5ea7\u308b\u3002\u732b\u304c\u732b\u304c|Y",
@@ -155,10 +155,9 @@ def test_links_of_text_without_spaces_are_told(tmp_path, side, capsys):
     links.write_text("0-0\n0-0\n")
     choices = {"vocabulary": "characters"}
     config = write(tmp_path, lines, lines, **choices)
-    load_corpora(config)
-    assert "no spaces" not in capsys.readouterr().err
-    load_corpora(dataclasses.replace(config, links=links))
-    assert f"the {side} has no spaces between words" in capsys.readouterr().err
+    assert not load_corpora(config).warnings
+    (told,) = load_corpora(dataclasses.replace(config, links=links)).warnings
+    assert f"the {side} has no spaces between words" in told
 
 
 @pytest.mark.parametrize("side", ["source", "target", "valid_source", "valid_target"])
@@ -283,34 +282,34 @@ def test_every_segmentation_of_a_text_is_another(text, workers):
         ("a\uffed b", "join them (detokenize, of pyonmttok)"),
     ],
 )
-def test_text_that_was_cut_before_is_told(tmp_path, capsys, half, remedy):
+def test_text_that_was_cut_before_is_told(tmp_path, half, remedy):
     """Subwords would be learnt of halves of words, whose marks stay in the output."""
     lines = [f"{half} c|x y"] * 4
     config = write(tmp_path, lines, lines, vocabulary="bpe", subwords=20)
-    load_corpora(config)
-    told = capsys.readouterr().err
+    (told,) = load_corpora(config).warnings
     assert "warning: 20% of the words of the validation text are pieces" in told
     assert remedy in told
-    load_corpora(write(tmp_path, lines, lines))  # words, which may be pieces
-    assert "is of pieces, too, and cannot be compared" in capsys.readouterr().err
+    words = write(tmp_path, lines, lines)  # which may be pieces
+    (told,) = load_corpora(words).warnings
+    assert "is of pieces, too, and cannot be compared" in told
     few = ["a b c|x y"] * 50 + lines[:1]
-    load_corpora(write(tmp_path, lines, few, vocabulary="bpe", subwords=20))
-    assert "warning" not in capsys.readouterr().err
+    config = write(tmp_path, lines, few, vocabulary="bpe", subwords=20)
+    assert not load_corpora(config).warnings
 
 
-def test_subwords_that_are_mostly_characters_are_told(tmp_path, capsys, monkeypatch):
+def test_subwords_that_are_mostly_characters_are_told(tmp_path, monkeypatch):
     """Rare ones leave few pieces for words; those of a run that is there stay."""
     monkeypatch.setattr(advice, "FEW", 8)
     lines = ["abcd efgh|xy xy"] * 9
     config = write(tmp_path, lines, lines, vocabulary="bpe", subwords=16)
-    words = load_corpora(config).vocabularies
-    told = capsys.readouterr().err
+    corpora = load_corpora(config)
+    (told,) = corpora.warnings
     assert "source subwords are single characters" in told
     assert "--data.character-coverage 0.9995" in told
-    load_corpora(config, words)
-    load_corpora(dataclasses.replace(config, character_coverage=0.9995))
-    load_corpora(write(tmp_path, ["ab ab|xy xy"] * 9, lines, vocabulary="bpe"))
-    assert "single characters" not in capsys.readouterr().err
+    assert not load_corpora(config, corpora.vocabularies).warnings
+    fewer = dataclasses.replace(config, character_coverage=0.9995)
+    other = write(tmp_path, ["ab ab|xy xy"] * 9, lines, vocabulary="bpe")
+    assert not load_corpora(fewer).warnings + load_corpora(other).warnings
 
 
 def test_rare_characters_may_be_unknown(tmp_path):

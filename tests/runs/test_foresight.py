@@ -22,7 +22,7 @@ def foreseen(references: list[str], tokenize: str = "none", **search: object) ->
     target = [WORDS.encode(line) for line in references]
     valid = encoded(source=[ids[::2] for ids in target], target=target)
     words = Vocabularies(WORDS, WORDS)
-    corpora = Corpora(words, valid, valid, references, report="")
+    corpora = Corpora(words, valid, valid, references, "", [])
     plain = RECIPES["modern"]
     training = replace(plain.training, bleu_tokenize=tokenize)
     config = replace(plain.search, **search)

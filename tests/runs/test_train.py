@@ -227,6 +227,28 @@ def test_a_folder_that_holds_a_log_may_be_used(tmp_path, shared):
     assert names | {"slurm-7.out"} == {path.name for path in folder.iterdir()}
 
 
+def test_what_is_told_before_there_is_a_folder_is_logged(tmp_path, monkeypatch):
+    data = toy_data(tmp_path / "text")
+    cut = data.valid_source.read_text().replace(" ", "@@ ")
+    data.valid_source.write_text(cut)
+    vectors = tmp_path / "vectors"
+    exp = tiny(data, target_vectors=vectors)
+    vectors.write_text(f"A{' 1' * exp.model.embedding}\n")
+
+    def fit(job, draw, *, resume, begin):
+        draw()
+        begin(True)
+
+    monkeypatch.setattr(experiment, "fit", fit)
+    console = quiet()
+    experiment.run(exp, tmp_path / "run", console=console)
+    said = console.file.getvalue().splitlines()
+    log = (tmp_path / "run" / "train.log").read_text().splitlines()
+    assert [line.split("  ", 1)[1] for line in log] == said
+    parts = "training pairs", "are pieces of words", "trains on", "start as vectors"
+    assert all(part in line for part, line in zip(parts, said, strict=True))
+
+
 def test_a_run_directory_needs_nothing_else(tmp_path):
     """Its text is deleted, it is moved, and it still translates the same."""
     data = toy_data(tmp_path / "text")
