@@ -63,43 +63,6 @@ class Job:
         steps = self.config.epochs * self.plan.per_epoch
         return min(steps, self.config.steps or steps)
 
-    @property
-    def nothing_left(self) -> str:
-        """Why no step is made."""
-        steps, epochs = self.config.steps, self.config.epochs
-        bound = "steps" if steps and steps < epochs * self.plan.per_epoch else "epochs"
-        most = getattr(self.config, bound)
-        return f"--training.{bound} {most} is reached; give a greater one to go on"
-
-    @property
-    def unreached(self) -> str:
-        """A warning of steps, or validations, that there will not be; or nothing."""
-        steps, epochs = self.config.steps or 0, self.config.epochs
-        if steps <= self.steps and self.config.validate_every > self.steps:
-            return (
-                f"--training.validate-every {self.config.validate_every:,} is beyond "
-                f"the end, step {self.steps:,}: only that is validated, and nothing "
-                "stops sooner; give a smaller number, or 0 for every epoch"
-            )
-        if steps <= self.steps:
-            return ""
-        return (
-            f"--training.epochs {epochs} end it after {self.steps:,} steps, before "
-            f"--training.steps {steps:,}; give more of them"
-        )
-
-    @property
-    def standing_still(self) -> str:
-        """A warning of steps that change nothing, as their rate is 0; or nothing."""
-        schedule, end = self.optimizer.schedule, self.optimizer.schedule_steps
-        if not self.optimizer.ends or (end or 0) >= self.steps:
-            return ""
-        return (
-            f"warning: --optimizer.schedule {schedule} reaches 0 at step {end:,}, and "
-            f"steps up to {self.steps:,} learn nothing from there on; raise "
-            "--optimizer.schedule-steps"
-        )
-
     def tell(self, message: str) -> None:
         """Prints a line for people, if there are any, and adds it to the run's log."""
         with suppress(SystemExit):  # by which Rich tells that who read it is gone

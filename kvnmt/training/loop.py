@@ -32,6 +32,7 @@ from kvnmt.training.loop_state import (
 from kvnmt.training.outputs import Outputs, open_outputs
 from kvnmt.training.programs import Programs
 from kvnmt.training.step import TrainState
+from kvnmt.training.warnings import warnings
 
 
 class Result(NamedTuple):
@@ -84,13 +85,9 @@ def fit(
         state = LoopState(job.shapes if resume else start())
         outputs = open_outputs(stack, job, state, start, resume, begin)
         stack.enter_context(programs.step)
-        if state.step >= job.steps and not is_due(job, state):
-            job.tell(job.nothing_left)
-        if job.unreached:
-            job.tell(job.unreached)
+        for line in warnings(job, state):
+            job.tell(line)
         if state.step < job.steps and not is_stale(job, state):
-            if job.standing_still:
-                job.tell(job.standing_still)
             job.tell("compiling programs for the first batches")
             programs.begin(state.step)
             if job.config.workers:

@@ -47,6 +47,7 @@ from kvnmt.training.losses import Loss
 from kvnmt.training.optimizer import OptimizerConfig, build
 from kvnmt.training.progress import FETCH, together
 from kvnmt.training.validation import make_eval_step
+from kvnmt.training.warnings import warnings
 from tests.helpers import (
     full,
     quiet,
@@ -247,6 +248,12 @@ def test_a_signal_waits_for_about_a_second_of_steps():
     assert (together(0.1), together(0.2), together(12.2)) == (10, 5, 2)
 
 
+def warnings_of(exp: Experiment, folder: Path) -> list[str]:
+    """What is told before the first step."""
+    job, _ = job_and_draw(exp, folder)
+    return [*warnings(job, LoopState(job.shapes))]
+
+
 def test_steps_that_epochs_end_before_are_told(tmp_path, data):
     exp = tiny(data, epochs=2, steps=2 * EPOCH + 1)
     out = io.StringIO()
@@ -255,15 +262,15 @@ def test_steps_that_epochs_end_before_are_told(tmp_path, data):
     assert told in out.getvalue()
     for most in (None, 2 * EPOCH, 1):
         exp = tiny(data, epochs=2, steps=most)
-        assert not job_of(exp, tmp_path / "run")[0].unreached
+        assert not warnings_of(exp, tmp_path / "run")
 
 
 def test_a_validation_beyond_the_end_is_told(tmp_path, data):
     exp = tiny(data, epochs=2, validate_every=2 * EPOCH + 1)
-    told = job_of(exp, tmp_path / "run")[0].unreached
+    (told,) = warnings_of(exp, tmp_path / "run")
     assert f"beyond the end, step {2 * EPOCH}: only that is validated" in told
     exp = tiny(data, epochs=2, validate_every=2 * EPOCH)
-    assert not job_of(exp, tmp_path / "run")[0].unreached
+    assert not warnings_of(exp, tmp_path / "run")
 
 
 def test_a_schedule_that_ends_before_training_is_told(tmp_path, data):
@@ -276,8 +283,17 @@ def test_a_schedule_that_ends_before_training_is_told(tmp_path, data):
     assert told in out.getvalue()
     last = dataclasses.replace(before, schedule_steps=EPOCH)
     for one in (last, dataclasses.replace(last, schedule="constant")):
-        job, _ = job_of(dataclasses.replace(exp, optimizer=one), tmp_path / "run")
-        assert not job.standing_still
+        exp = dataclasses.replace(exp, optimizer=one)
+        assert not warnings_of(exp, tmp_path / "run")
+
+
+def test_a_rate_that_falls_from_the_first_step_on_is_told(tmp_path, data):
+    for warmup, count in ((0, 1), (1, 0)):
+        choices = {"schedule": "inverse_sqrt", "warmup": warmup}
+        optimizer = dataclasses.replace(tiny(data).optimizer, **choices)
+        exp = dataclasses.replace(tiny(data), optimizer=optimizer)
+        told = warnings_of(exp, tmp_path / "run")
+        assert ["--optimizer.warmup 4000" in line for line in told] == [True] * count
 
 
 def test_the_optimizer_counts_the_epochs_of_the_text(tmp_path, data):
