@@ -30,6 +30,13 @@ def _check_looks_at_nothing(config: ModelConfig) -> None:
             "attention.projection",
             prefix="model.",
         )
+    if config.tie == "all":
+        raise OptionError(
+            "{0} all shares a table with the source, and a language model reads none; "
+            "give {0} output.",
+            "tie",
+            prefix="model.",
+        )
     layers = config.decoder
     if not isinstance(layers, transformer.Options) or layers.attention_in == "each":
         return

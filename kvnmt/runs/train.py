@@ -257,12 +257,6 @@ def _going_on(
 
 
 def _check_tied(experiment: Experiment, words: Vocabularies) -> None:
-    if experiment.model.tie == "all" and not experiment.model.reads_source:
-        raise OptionError(
-            "{0} all shares a table with the source, and a language model reads none; "
-            "give {0} output.",
-            "model.tie",
-        )
     if experiment.model.tie == "all" and digest(words.source) != digest(words.target):
         raise OptionError(
             "{0} all needs one vocabulary for both sides; give {1}, a folder with "

@@ -120,6 +120,7 @@ def test_a_place_that_may_not_be_written_to_is_told_before_text_is_read(
         experiment.run(exp, tmp_path / name, console=quiet())
 
 
+TIED_ALONE = replace(tiny(DataConfig(), "lm-lstm").model, tie="all")
 RATE = "optimizer.learning_rate"
 BAD = [
     ("data.source", Path("nowhere"), "nowhere"),
@@ -137,6 +138,11 @@ BAD = [
     [
         ("model.average_auxiliary", True, "auxiliary predictors"),
         ("model.decoder", past_future.Options(), "objective.subtractive is 0: they"),
+        (
+            "model",
+            TIED_ALONE,
+            "tie all .* a language model reads none; give tie output",
+        ),
         ("training.warm_start", Path("nowhere"), "'nowhere' is no run directory"),
         ("training.bleu_tokenize", "ja-mecab", "'ja-mecab' cannot be used here"),
         ("training.frozen", ("encodr",), "did you mean 'encoder'"),
