@@ -101,7 +101,7 @@ def _progress(folder: Path, training: dict[str, Any]) -> dict[str, Any]:
     """What its records say, by the config of its training."""
     validated = records.read(folder)
     last = [*validated[-1:], *records.read(folder, records.STEPS)[-1:]]
-    scores = [_score(training["metric"], record) for record in validated]
+    scores = [records.score(training["metric"], record) for record in validated]
     place = max(range(len(scores)), key=lambda n: (scores[n][0], -n), default=None)
     steps, kept, trains = (
         _steps(last, training),
@@ -147,15 +147,6 @@ def _told(
     if is_over or is_stale:
         return "finished" if is_over else "stopped early"
     return "interrupted" if trains is False else "training or interrupted"
-
-
-def _score(metric: str, record: dict[str, Any]) -> tuple[float, str]:
-    """What the best has most of, as training has it, and which figure that is."""
-    name = f"valid_{metric}"
-    if metric != "loss" and (score := record.get(name)):
-        return score, name
-    loss = record.get("valid_loss")
-    return (-float("inf") if loss is None else -loss), "valid_loss"
 
 
 def _trains(folder: Path) -> bool | None:

@@ -18,7 +18,7 @@ from kvnmt.companions import gathered
 from kvnmt.data.batches import AnyBatch
 from kvnmt.data.stream import BatchAt, WorkerDiedError, stream
 from kvnmt.model.assembly import Params
-from kvnmt.training import display, steps, validation
+from kvnmt.training import display, records, steps
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.job import Job
 from kvnmt.training.loop_state import (
@@ -174,7 +174,7 @@ def _validate(job: Job, state: LoopState, outputs: Outputs) -> None:
     state.count_time()
     progress, optimizer, step = state.progress, job.optimizer, state.step
     record = steps.record(job, progress, step, progress.sums) | figures
-    score = validation.score(job.config.metric, figures)
+    score, _ = records.score(job.config.metric, figures)
     better = progress.rated(step, score, figures)
     if optimizer.plateau < 1 and progress.since_fall >= optimizer.plateau_patience:
         progress.since_fall, progress.scale = 0, progress.scale * optimizer.plateau

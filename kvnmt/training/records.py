@@ -12,7 +12,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -153,6 +153,23 @@ def read(folder: Path, name: str = NAME) -> list[dict[str, Any]]:
                 "resume",
             ) from None
     return records
+
+
+def score(metric: str, figures: Mapping[str, float | None]) -> tuple[float, str]:
+    """What the best checkpoint has most of, and the figure that it is taken from.
+
+    The loss decides where there is no translation, as of a language model, or where no
+    word of any is right yet: the lower one is better then, and any BLEU above 0.
+
+    Args:
+        metric: That of the config of training.
+        figures: Of a validation; None: not finite.
+    """
+    name = f"valid_{metric}"
+    if metric != "loss" and (found := figures.get(name)):
+        return found, name
+    loss = figures.get("valid_loss")
+    return (-math.inf if loss is None else -loss), "valid_loss"
 
 
 def log_told(folder: Path, message: str) -> None:

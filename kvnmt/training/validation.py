@@ -75,16 +75,6 @@ def measure(
     return Validation(figures, lines)
 
 
-def score(metric: str, figures: dict[str, float]) -> float:
-    """What the best checkpoint has most of.
-
-    The loss decides where there is no translation, as of a language model, or where no
-    word of any is right yet: the lower one is better then, and any BLEU above 0.
-    """
-    found = 0.0 if metric == "loss" else figures.get(f"valid_{metric}", 0.0)
-    return found or -figures["valid_loss"]
-
-
 def trace_search(model: Model) -> None:
     """Traces the search for BLEU, so that what cannot be searched is never trained."""
     word = jnp.zeros((1, 1), jnp.int32)

@@ -19,7 +19,8 @@ from kvnmt.training import device_memory, validation
 from kvnmt.training.ahead import StepAhead
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.loop import fit
-from kvnmt.training.validation import greedy, make_eval_step, score, validation_loss
+from kvnmt.training.records import score
+from kvnmt.training.validation import greedy, make_eval_step, validation_loss
 from tests.helpers import SIZES, replaced, tiny, toy_data
 from tests.training.jobs import compiling, job_of, with_lower
 
@@ -152,18 +153,18 @@ def test_the_metric_is_among_the_figures(tmp_path):
     assert (
         figures["valid_chrf"] == corpus_chrf(translations, job.corpora.references).score
     )
-    assert [score(name, figures) for name in ("bleu", "chrf", "loss")] == [
+    assert [score(name, figures)[0] for name in ("bleu", "chrf", "loss")] == [
         figures["valid_bleu"],
         figures["valid_chrf"],
         -figures["valid_loss"],
     ]
-    assert score("chrf", {"valid_loss": 2.0}) == -2.0
+    assert score("chrf", {"valid_loss": 2.0}) == (-2.0, "valid_loss")
 
 
 def test_where_no_word_is_right_yet_the_lower_loss_is_better():
     losses, bleu = (9.0, 8.5, 8.0, 7.9), (0.0, 0.0, 0.0, 0.01)
     scores = [
-        score("bleu", {"valid_loss": loss, "valid_bleu": found})
+        score("bleu", {"valid_loss": loss, "valid_bleu": found})[0]
         for loss, found in zip(losses, bleu)
     ]
     assert scores == sorted(set(scores))
