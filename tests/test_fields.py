@@ -55,6 +55,7 @@ WRITTEN = {
     "data.max_ratio": (1, None),
     "training.shapes": (1, 255),
     "training.patience": (1, None),
+    "training.min_epochs": (0, None),
     "training.seed": (0, 2**32 - 1),
     "model.decoder.rounds": (1, 64),
     "model.target_context.parts": (1, 64),

@@ -81,6 +81,7 @@ MAY_CHANGE = (
     "training.log_every",
     "training.profile",
     "training.patience",
+    "training.min_epochs",
     "training.skip_at_most",
     "training.save_every",
     "training.save_minutes",

@@ -64,12 +64,18 @@ def check_experiment(experiment: Experiment, *starts: Experiment) -> None:
 def _check_plateau(experiment: Experiment, *starts: Experiment) -> None:
     """Refuses a rate that would fall at the earliest where training stops."""
 
-    def waits(one: Experiment) -> tuple[float, int, int]:
+    def waits(one: Experiment) -> tuple[float, int, int, int]:
         optimizer, training = one.optimizer, one.training
-        return optimizer.plateau, optimizer.plateau_patience, training.patience
+        falls = optimizer.plateau, optimizer.plateau_patience
+        return *falls, training.patience, training.min_epochs
 
-    factor, falls, stops = waits(experiment)
-    if factor < 1 and falls >= stops and waits(experiment) not in map(waits, starts):
+    factor, falls, stops, least = waits(experiment)
+    if (
+        factor < 1
+        and falls >= stops
+        and not least
+        and waits(experiment) not in map(waits, starts)
+    ):
         raise OptionError(
             f"{{0}} is {falls}, but training stops after {stops} validations without a "
             "better score ({1}), so the rate would never fall; lower the first, or "

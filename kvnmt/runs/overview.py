@@ -117,12 +117,14 @@ def _progress(folder: Path, training: dict[str, Any]) -> dict[str, Any]:
         none = dict.fromkeys(("figure", "best", "best_step"))
         return found | none | {"since_best": 0, "state": state}
     best, figure, since = validated[place], scores[place][1], len(scores) - 1 - place
+    is_stale = since >= training["patience"]
+    is_stale &= validated[-1]["epoch"] >= training.get("min_epochs", 0)
     return found | {
         "figure": figure,
         "best": best.get(figure),
         "best_step": best["step"],
         "since_best": since,
-        "state": _told(trains, kept, is_over, since >= training["patience"]),
+        "state": _told(trains, kept, is_over, is_stale),
     }
 
 

@@ -45,7 +45,7 @@ from kvnmt.training.job import Job, make_job
 from kvnmt.training.loop import Result, fit
 from kvnmt.training.records import log_told
 
-BOUNDS = "training.epochs", "training.steps", "training.patience"
+BOUNDS = {f"training.{name}" for name in ("epochs", "steps", "patience", "min_epochs")}
 
 
 def run(
@@ -190,7 +190,7 @@ def _keep_search(folder: Path, experiment: Experiment, console: Console) -> None
     """
     before = load_experiment(folder)
     kept = replace(before, search=experiment.search)
-    if idle := sorted(set(changed_fields(kept, experiment)) - set(BOUNDS)):
+    if idle := sorted(set(changed_fields(kept, experiment)) - BOUNDS):
         names = " and ".join(idle)
         say(f"nothing is left to train, so that another {names} is not kept", console)
     if kept != before:

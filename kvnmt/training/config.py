@@ -44,6 +44,7 @@ class TrainingConfig(StepOptions):
     profile: Annotated[int, at_least(0)] = 0
     # validations without a better score before training stops early
     patience: Annotated[int, at_least(1)] = 5
+    min_epochs: Annotated[int, at_least(0)] = 0  # epochs before an early stop
     # steps in a row with numbers that are not finite, before training stops
     skip_at_most: Annotated[int, at_least(1)] = 10
     # steps between saves, in addition to the save at every validation; 0: none

@@ -80,7 +80,8 @@ def restore(
 
 def is_stale(job: Job, state: LoopState) -> bool:
     """Whether so many validations were not better that training ends early."""
-    return state.progress.since_best >= job.config.patience
+    progress, least = state.progress, job.config.min_epochs * job.plan.per_epoch
+    return progress.since_best >= job.config.patience and progress.validated >= least
 
 
 def is_due(job: Job, state: LoopState) -> bool:

@@ -484,6 +484,11 @@ def test_what_does_nothing_may_be_turned_off(places, line):
     assert not read("train", f"NEW {line}", places).experiment.data.joint
 
 
+def test_a_rate_may_fall_before_the_least_number_of_epochs(places):
+    line = "NEW --optimizer.plateau 0.5 --optimizer.plateau-patience 5"
+    read("train", f"{line} --training.min-epochs 9", places)
+
+
 def test_rounds_of_a_transformer_see_what_the_others_read(places):
     typed = read("train", "NEW --system transformer --model.decoder.rounds 2", places)
     assert typed.experiment.model.decoder.rounds == 2

@@ -65,6 +65,8 @@ def test_the_states_of_a_run(tmp_path, shared):
             file.write(json.dumps(last | {"step": step, "epoch": epoch}) + "\n")
     changed(folder, "patience", 2)
     assert state(folder).state == "stopped early"
+    changed(folder, "min_epochs", load_experiment(shared).training.epochs + 1)
+    assert state(folder).state == "interrupted"
     with locked(folder / "lock"):
         found = state(folder)
         assert (found.state, found.step) == ("training", last["step"] + 2)

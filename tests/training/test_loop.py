@@ -781,8 +781,8 @@ def standstill(params: Params) -> dict[str, float]:
 
 @pytest.mark.parametrize("metric", ["bleu", "loss"])
 def test_a_run_that_does_not_improve_stops(tmp_path, data, metric):
-    def go_on(patience: int, resume: bool = True) -> loop.Result:
-        exp = tiny(data, epochs=9, patience=patience, metric=metric)
+    def go_on(patience: int, resume: bool = True, **least: int) -> loop.Result:
+        exp = tiny(data, epochs=9, patience=patience, metric=metric, **least)
         return fit_with(exp, tmp_path / "run", validate=standstill, resume=resume)
 
     result = go_on(2, resume=False)
@@ -792,6 +792,8 @@ def test_a_run_that_does_not_improve_stops(tmp_path, data, metric):
     again = go_on(2)
     assert again.stopped_early and again.steps == 3 * EPOCH
     assert go_on(3).steps == 4 * EPOCH
+    assert go_on(3, min_epochs=4).steps == 4 * EPOCH
+    assert go_on(3, min_epochs=6).steps == 6 * EPOCH
 
 
 @pytest.mark.parametrize(
