@@ -156,7 +156,7 @@ def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
         why = "{0} is of a source, and a language model reads none; leave it out."
         yield "model.dropout", Idle(("annotations",), why)
         why = "{0} is of translations, and a language model makes none; leave it out."
-        yield "training", Idle(("metric", "bleu_tokenize"), why)
+        yield "training", Idle(("metric", "bleu_tokenize", "valid_beam"), why)
     if experiment.training.warm_start and not experiment.training.new_words:
         why = "{0} is of embeddings that start anew, and {1} copies them; leave it out."
         yield "training", Idle(VECTORS, why, ("warm_start",))

@@ -14,6 +14,7 @@ from kvnmt import devices
 from kvnmt.data.plan import Plan, by_pairs, by_tokens
 from kvnmt.errors import OptionError
 from kvnmt.fields import at_least, between, idle_while
+from kvnmt.inference.config import Width
 from kvnmt.training.step import StepOptions
 
 
@@ -38,6 +39,7 @@ class TrainingConfig(StepOptions):
     metric: Literal["bleu", "chrf", "loss"] = "bleu"  # chooses the best checkpoint
     # sacreBLEU's tokenizer in validation; none: for text that is tokenised
     bleu_tokenize: str = "13a"
+    valid_beam: Width = 1  # hypotheses of the search for BLEU in validation; 1: greedy
     # steps between lines of steps.jsonl, in addition to metrics.jsonl; 0: none
     log_every: Annotated[int, at_least(0)] = 100
     # steps that JAX's profiler traces, once twenty are made; 0: none

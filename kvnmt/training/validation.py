@@ -4,7 +4,8 @@
 A batch is no larger than a part of a batch of training (`--training.accumulate`), in
 pairs or in tokens, of the loss and of the search for BLEU alike. The logits of the loss
 stand for a part of the words at a time; a search has those of one step, and so needs
-less. There is no gradient: nothing is kept for one, whatever `--training.remat` says.
+less (with a beam there are fewer sentences). There is no gradient: nothing is kept for
+one, whatever `--training.remat` says.
 """
 
 from dataclasses import replace
@@ -40,7 +41,7 @@ SHAPES = 4  # that are compiled, at most: each runs a few times only
 
 
 class Validation(NamedTuple):
-    """What was measured, and the greedy translations; a language model has none."""
+    """What was measured, and the translations; a language model has none."""
 
     figures: dict[str, float]
     translations: list[str]
@@ -78,7 +79,7 @@ def measure(
 def trace_search(model: Model) -> None:
     """Traces the search for BLEU, so that what cannot be searched is never trained."""
     word = jnp.zeros((1, 1), jnp.int32)
-    search = partial(search_rows, model, greedy(TrainingConfig()))
+    search = partial(search_rows, model, searching(TrainingConfig()))
     jax.eval_shape(search, model.param_shapes, word, jnp.zeros(1, jnp.int32))
 
 
@@ -94,7 +95,7 @@ def plan_validation(config: TrainingConfig, valid: EncodedCorpus, mesh: Mesh) ->
     return plan_batches(few, valid.lengths, mesh).with_all_shapes()
 
 
-def greedy(
+def searching(
     config: TrainingConfig,
     search: SearchConfig = SearchConfig(),
     local: int = 1,
@@ -102,22 +103,24 @@ def greedy(
 ) -> SearchConfig:
     """The search for BLEU, in batches no larger than a part of one in training.
 
-    It is the run's search, made greedy. Its limits on the length and the words of
-    translations stay, since they decide what is measured.
+    It is the run's search, greedy or with another beam. Its limits on the length and
+    the words of translations stay, since they decide what is measured.
 
     Args:
-        config: Has the batches of training, of all processes together.
+        config: Has the beam, and the batches of training, of all processes together.
         search: The run's; each device has as much at a time as it says.
         local: Devices of this process, which share a batch.
         processes: How many search at once.
     """
-    one = {"beam": 1, "nbest": 1, "sample": False, "diversity": 0.0, "coverage": 0.0}
-    few, usual = _of_a_part(config), replace(search, **one, top_k=None, top_p=1.0)
+    beam = config.valid_beam
+    one = {"nbest": 1, "sample": False, "diversity": 0.0, "coverage": 0.0}
+    usual = replace(search, **one, beam=beam, top_k=None, top_p=1.0)
+    few = _of_a_part(config)
     rows, tokens = search.batch_size * local, search.batch_tokens * local
     if few.batch_tokens:
-        tokens = min(max(few.batch_tokens // processes, 1), tokens)
+        tokens = min(max(few.batch_tokens // processes // beam, 1), tokens)
     else:
-        rows = min(max(few.batch_size // processes, 1), rows)
+        rows = min(max(few.batch_size // processes // beam, 1), rows)
     rows, tokens = min(rows, GREATEST), min(tokens, MOST_TOKENS)
     return replace(usual, batch_size=rows, batch_tokens=tokens)
 
@@ -180,7 +183,7 @@ def _translations(
     """Translations of the whole text; several processes take its lines in turn."""
     number, count = devices.part()
     source = [ids[:-1].tolist() for ids in corpora.valid.source]
-    few = greedy(config, search, jax.local_device_count(), count)
+    few = searching(config, search, jax.local_device_count(), count)
     translations = translate(model, devices.own(params), source[number::count], few)
     ids = _together([t.ids for t in translations], len(source))
     return [corpora.vocabularies.target.decode(words) for words in ids]

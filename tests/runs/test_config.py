@@ -26,7 +26,7 @@ from kvnmt.runs.config import (
 from kvnmt.runs.directory import load_experiment
 from kvnmt.systems.named import SYSTEMS
 from kvnmt.training.config import TrainingConfig
-from kvnmt.training.validation import greedy
+from kvnmt.training.validation import searching
 from tests.helpers import replaced
 
 AXES = {
@@ -200,11 +200,11 @@ def test_what_validation_searches_with_is_kept(tmp_path):
     """Or the scores of a run could not be compared any more."""
     fields = {f.name for f in dataclasses.fields(SearchConfig)}
     kept = fields - {path.removeprefix("search.") for path in MAY_CHANGE}
-    usual = shape_of(greedy(TrainingConfig()))
+    usual = shape_of(searching(TrainingConfig()))
     for path, changed in variants(Experiment()):
         name = path.removeprefix("search.")
         if name in fields and path.startswith("search."):
-            search = greedy(TrainingConfig(), changed.search)
+            search = searching(TrainingConfig(), changed.search)
             assert shape_of(search) == usual or name in kept, name
     assert "min_length" in kept
 

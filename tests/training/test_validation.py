@@ -12,6 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from kvnmt import devices
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig, check_search
+from kvnmt.inference.translate import translate
 from kvnmt.metrics.bleu import corpus_chrf
 from kvnmt.model import assembly
 from kvnmt.systems.named import system
@@ -20,7 +21,7 @@ from kvnmt.training.ahead import StepAhead
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.loop import fit
 from kvnmt.training.records import score
-from kvnmt.training.validation import greedy, make_eval_step, validation_loss
+from kvnmt.training.validation import make_eval_step, searching, validation_loss
 from tests.helpers import SIZES, replaced, tiny, toy_data
 from tests.training.jobs import compiling, job_of, with_lower
 
@@ -97,19 +98,23 @@ def test_batches_of_validation_are_no_larger_than_parts_of_training(
         ({"batch_size": 32, "accumulate": 4}, 8, 4096),
         ({"batch_tokens": 220, "accumulate": 2}, 64, 110),
         ({"batch_tokens": 2**15}, 64, 4096),
+        ({"batch_size": 120, "valid_beam": 4}, 30, 4096),
+        ({"batch_size": 2, "valid_beam": 4}, 1, 4096),
+        ({"batch_tokens": 220, "valid_beam": 2}, 64, 110),
     ],
     ids=str,
 )
 def test_so_are_those_of_its_search(choices, rows, tokens):
-    search = greedy(TrainingConfig(**choices))
-    assert (search.beam, search.batch_size, search.batch_tokens) == (1, rows, tokens)
+    search = searching(TrainingConfig(**choices))
+    assert (search.batch_size, search.batch_tokens) == (rows, tokens)
+    assert search.beam == choices.get("valid_beam", 1)
 
 
 def test_each_device_searches_for_as_much_as_one():
     """But for no more than its part of a batch in training."""
 
     def size(local: int, processes: int, **choices: int) -> tuple[int, int]:
-        search = greedy(TrainingConfig(**choices), SearchConfig(), local, processes)
+        search = searching(TrainingConfig(**choices), SearchConfig(), local, processes)
         return search.batch_size, search.batch_tokens
 
     assert size(8, 1, batch_size=1024) == (512, 8 * 4096)
@@ -123,12 +128,12 @@ def test_each_device_searches_for_as_much_as_one():
 def test_what_translations_may_be_counts_in_validation():
     """How long they are, and what they hold; not how widely is searched."""
     wide = SearchConfig(beam=5, nbest=3, coverage=1.0, diversity=1.0)
-    assert greedy(TrainingConfig(), wide) == greedy(TrainingConfig())
+    assert searching(TrainingConfig(), wide) == searching(TrainingConfig())
     drawn = SearchConfig(sample=True, top_k=3, top_p=0.5)
-    assert greedy(TrainingConfig(), drawn) == greedy(TrainingConfig())
+    assert searching(TrainingConfig(), drawn) == searching(TrainingConfig())
     free = {"length_ratio": 9.0, "min_length": 2, "unknown": False}
-    assert greedy(TrainingConfig(), replace(wide, **free)) == replace(
-        greedy(TrainingConfig()), **free
+    assert searching(TrainingConfig(), replace(wide, **free)) == replace(
+        searching(TrainingConfig()), **free
     )
 
 
@@ -142,6 +147,22 @@ def test_validation_translates_as_the_run_does(tmp_path):
         figures.append(job.validate(state.served).figures)
     assert figures[0]["valid_loss"] == figures[1]["valid_loss"]
     assert figures[0]["valid_bleu"] != figures[1]["valid_bleu"]
+
+
+def test_validation_may_search_with_a_beam(tmp_path):
+    """It then says what the run says with that beam."""
+    exp = tiny(toy_data(tmp_path / "text"))
+    said = []
+    for beam in (1, 4):
+        training = replace(exp.training, valid_beam=beam)
+        job, state = job_of(replace(exp, training=training), tmp_path / f"run-{beam}")
+        said.append(job.validate(state.served).translations)
+        words, search = job.corpora.vocabularies, replace(exp.search, beam=beam)
+        model = assembly.build(exp.model, len(words.source), len(words.target))
+        source = [ids[:-1].tolist() for ids in job.corpora.valid.source]
+        found = translate(model, state.served, source, search)
+        assert said[-1] == [words.target.decode(one.ids) for one in found]
+    assert said[0] != said[1]
 
 
 def test_the_metric_is_among_the_figures(tmp_path):
