@@ -46,7 +46,7 @@ from experiments.parts.recipes import with_system
 from kvnmt import attention
 from kvnmt.errors import UserError, flag, unknown_name
 from kvnmt.evaluation import System, Test, adequacy, alignment
-from kvnmt.evaluation.base import Column, counted_otherwise, unlinked, unsegmented
+from kvnmt.evaluation.base import Column, counted_otherwise, unlinked
 from kvnmt.evaluation.inputs import read_test
 from kvnmt.files import in_file, write_lines
 from kvnmt.metrics.bleu import Settings, corpus_bleu, corpus_chrf
@@ -136,7 +136,7 @@ def main(options: Compare, train: Train = training.run) -> None:
     if test and test.gold:
         notes += counted_otherwise(test)
         notes += unlinked(test, "whatever is linked there counts as wrong")
-    notes += unsegmented(test) if test else []
+    notes += test.unsegmented if test else []
     lines = partial(summarised, baseline)
     make_table(options, Table(title, columns, rows, notes, lines=lines), train)
 

@@ -31,17 +31,15 @@ MEASURES: dict[str, Measure] = {
     # those of --sentence-scores: their means, and tests
     "sentence-scores": Measure(sentence_scores.measure, sentence_scores.check),
     # and unknown words
-    "perplexity": Measure(perplexity.measure, perplexity.check, counts_words=True),
+    "perplexity": Measure(perplexity.measure, perplexity.check),
     # AER against --gold
-    "alignment": Measure(alignment.measure, alignment.check, counts_words=True),
+    "alignment": Measure(alignment.measure, alignment.check),
     # over- and under-translation
-    "adequacy": Measure(adequacy.measure, adequacy.check, counts_words=True),
+    "adequacy": Measure(adequacy.measure, adequacy.check),
     # BLEU by length of the source
-    "length": Measure(length.measure, length.check, counts_words=True),
+    "length": Measure(length.measure, length.check),
     # BLEU and words by frequency in training
-    "frequency": Measure(frequency.measure, frequency.check, counts_words=True),
+    "frequency": Measure(frequency.measure, frequency.check),
     # relative positions, trees
-    "self-attention": Measure(
-        self_attention.measure, self_attention.check, counts_words=True
-    ),
+    "self-attention": Measure(self_attention.measure, self_attention.check),
 }

@@ -50,7 +50,7 @@ def check(test: Test, systems: Sequence[System]) -> None:
 
 def measure(test: Test, systems: Sequence[System]) -> Report:
     """What was dropped and repeated, as exactly as the input allows."""
-    rows, notes = [], [TEXT_NOTE]
+    rows, notes = [], [TEXT_NOTE, *test.unsegmented]
     columns = [Column("system", "system")]
     if test.gold:
         bare = unlinked(test, "no word of them is looked at, but by attention")

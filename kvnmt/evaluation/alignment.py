@@ -72,6 +72,7 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     ]
     bare = unlinked(test, "whatever is linked there counts as wrong")
     bare += counted_otherwise(test)
+    others += test.unsegmented
     return Report("alignment error", COLUMNS, rows, [*notes, *bare, *others])
 
 

@@ -141,6 +141,18 @@ class Test:
     settings: Settings = Settings()
     stem: int | None = None  # letters that tell a word, without its inflection
 
+    @cached_property
+    def unsegmented(self) -> list[str]:
+        """A note where spaces stand between no words, for what counts words."""
+        texts = {"source": self.source or [], "reference": self.reference}
+        sides = [name for name, lines in texts.items() if unspaced(lines)]
+        if not sides:
+            return []
+        return [
+            f"{' and '.join(sides)}: no spaces between words, so that what counts "
+            "words counts lines; segment the text first"
+        ]
+
 
 Take: TypeAlias = Callable[[Test, Sequence[System]], Report | list[Report]]
 
@@ -154,15 +166,12 @@ class Measure(NamedTuple):
     take: Take
     # Before anything is translated; what it gives is left.
     check: Callable[[Test, Sequence[System]], object]
-    counts_words: bool = False  # that stand between spaces
 
     def __call__(self, test: Test, systems: Sequence[System]) -> list[Report]:
         """Takes the measure."""
         self.check(test, systems)
         taken = self.take(test, systems)
-        reports = [taken] if isinstance(taken, Report) else taken
-        notes = unsegmented(test) if self.counts_words else []
-        return [r._replace(notes=[*r.notes, *notes]) for r in reports]
+        return [taken] if isinstance(taken, Report) else taken
 
 
 def check_bleu(test: Test, systems: Sequence[System]) -> None:
@@ -172,18 +181,6 @@ def check_bleu(test: Test, systems: Sequence[System]) -> None:
         UserError: It lacks a package, or cannot be used here.
     """
     bleu_metric(test.settings)
-
-
-def unsegmented(test: Test) -> list[str]:
-    """A note where spaces stand between no words, so that measures count lines."""
-    texts = {"source": test.source or [], "reference": test.reference}
-    sides = [name for name, lines in texts.items() if unspaced(lines)]
-    if not sides:
-        return []
-    return [
-        f"{' and '.join(sides)}: no spaces between words, so that what counts words "
-        "counts lines; segment the text first"
-    ]
 
 
 def unlinked(test: Test, then: str) -> list[str]:

@@ -65,11 +65,9 @@ def measure(test: Test, systems: Sequence[System]) -> list[Report]:
         for system in systems
     }
     title = "BLEU by the rarest word of the source"
-    first = by_bucket(title, "seen in training", parts)
-    return [
-        first._replace(notes=[*first.notes, NOTE]),
-        _words(test, systems, counts[1]),
-    ]
+    notes = [NOTE, *test.unsegmented]
+    first = by_bucket(title, "seen in training", parts, notes)
+    return [first, _words(test, systems, counts[1])]
 
 
 def _run(systems: Sequence[System]) -> Run:
@@ -124,4 +122,5 @@ def _words(test: Test, systems: Sequence[System], counts: Counter[str]) -> Repor
             row |= {k: {n: getattr(b, k) for n, b in found.items()} for k in kinds}
             rows.append(row | {"wanted": next(iter(found.values())).wanted})
     columns = [*WORDS, *(Column(("f1", name), name, "{:.1%}") for name in scores)]
-    return Report("F1 of target words by frequency", columns, rows, [NOTE])
+    notes = [NOTE, *test.unsegmented]
+    return Report("F1 of target words by frequency", columns, rows, notes)

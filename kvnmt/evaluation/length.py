@@ -27,11 +27,14 @@ def check(test: Test, systems: Sequence[System]) -> None:
 
 def measure(test: Test, systems: Sequence[System]) -> Report:
     """A row for each bucket of lengths, a column for each system."""
-    return by_bucket("BLEU by words of the source", "words", parts(test, systems))
+    title, found = "BLEU by words of the source", parts(test, systems)
+    return by_bucket(title, "words", found, test.unsegmented)
 
 
-def by_bucket(title: str, what: str, parts: dict[str, list[Part]]) -> Report:
-    """A row for each bucket, a column for each system."""
+def by_bucket(
+    title: str, what: str, parts: dict[str, list[Part]], notes: Sequence[str]
+) -> Report:
+    """A row for each bucket, a column for each system; further notes."""
     columns = [Column("bucket", what), Column("sentences", "sentences", "{:,}")]
     columns += [Column(("bleu", name), name, "{:.2f}") for name in parts]
     rows = []
@@ -41,4 +44,4 @@ def by_bucket(title: str, what: str, parts: dict[str, list[Part]]) -> Report:
         scores = {name: part.bleu for name, part in zip(parts, same)}
         row = {"bucket": same[0].label, "sentences": same[0].sentences}
         rows.append(row | {"bleu": scores})
-    return Report(title, columns, rows, ["corpus BLEU of each bucket"])
+    return Report(title, columns, rows, ["corpus BLEU of each bucket", *notes])

@@ -57,7 +57,8 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
                 else None,
             }
         )
-    return Report("perplexity of the references", COLUMNS, rows, [NOTE])
+    notes = [NOTE, *test.unsegmented]
+    return Report("perplexity of the references", COLUMNS, rows, notes)
 
 
 def unknown(vocabulary: Vocabulary, lines: Sequence[str]) -> float:

@@ -53,7 +53,8 @@ def measure(test: Test, systems: Sequence[System]) -> list[Report]:
             positions = relative_positions(matrices)
             rows.append({"system": name, **_positions(positions)})
             trees.append((name, matrices))
-    reports = [Report("attention to earlier words", POSITIONS, rows, [NOTE])]
+    notes = [NOTE, *test.unsegmented]
+    reports = [Report("attention to earlier words", POSITIONS, rows, notes)]
     return reports + ([_trees(test, trees)] if test.brackets else [])
 
 
@@ -116,4 +117,5 @@ def _trees(
     ]
     trees.append(("right-branching", [right_branching(words) for words in lines]))
     rows = [{"system": n, **vars(parseval(parsed, gold))} for n, parsed in trees]
-    return Report("trees from self-attention", TREES, rows, [TREE_NOTE])
+    notes = [TREE_NOTE, *test.unsegmented]
+    return Report("trees from self-attention", TREES, rows, notes)
