@@ -13,7 +13,7 @@ from kvnmt.cli.ensembling import Ensembling
 from kvnmt.cli.flags import check_coverage, check_direction, check_reverse, names
 from kvnmt.console import print_json, print_table, say
 from kvnmt.devices import use_cores
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, flag
 from kvnmt.evaluation import MEASURES, LackingError, Report, System, Test, table
 from kvnmt.evaluation.base import check_bleu
 from kvnmt.evaluation.choice import ALL, check_names, choose, take
@@ -36,9 +36,6 @@ MEASURE_HELP = (
     "several systems, and what --sentence-scores, --gold and --brackets are for"
 )
 
-OF_BLEU = "score", "significance", "length", "frequency"  # measures of strings
-# Measures of references alone, or of what others measured.
-UNTRANSLATED = {"alignment", "self-attention", "sentence-scores"}
 BATCHED = "batch_size", "batch_tokens"
 DRAWN = (1, 2, 3)  # lines, unless others are named
 
@@ -143,8 +140,9 @@ class Evaluate(Ensembling):
     @property
     def _translates(self) -> bool:
         """Whether what is asked for needs translations."""
+        reading = {name for name, one in MEASURES.items() if not one.translates}
         asked = {*self.measures} or {ALL}
-        return bool(self.output or self.pictures or not asked <= UNTRANSLATED)
+        return bool(self.output or self.pictures or not asked <= reading)
 
     def _check_draw(self, lines: int) -> None:
         """Refuses to draw what is not there."""
@@ -229,25 +227,15 @@ def check_used(options: Evaluate, measures: Sequence[str]) -> None:
     Raises:
         UserError: There is one.
     """
-    flags = (
-        ("--stem", options.stem, ("adequacy",)),
-        ("--sentence-scores", options.sentence_scores, ("sentence-scores",)),
-        ("--links", options.links, ("alignment",)),
-        ("--reverse", options.reverse, ("alignment",)),
-        ("--brackets", options.brackets, ("self-attention",)),
-        ("--tokenize", options.tokenize, OF_BLEU),
-        ("--lowercase", options.lowercase, OF_BLEU),
-        ("--more-references", options.more_references, OF_BLEU),
-    )
-    taken = {*measures, *(["length"] if options.pictures else [])}
-    for flag, value, uses in flags:
-        if value and not taken & {*uses}:
-            which = "that" if len(uses) == 1 else "one"
+    drawn = {*MEASURES["length"].uses, "gold"} if options.pictures else set[str]()
+    taken = drawn.union(*(MEASURES[name].uses for name in measures))
+    for name in chain.from_iterable(one.uses for one in MEASURES.values()):
+        if getattr(options, name) and name not in taken:
+            its = [of for of, one in MEASURES.items() if name in one.uses]
+            which = "that" if len(its) == 1 else "one"
             raise UserError(
-                f"{flag} is for {', '.join(uses)}; name {which} in --measures."
+                f"{flag(name)} is for {', '.join(its)}; name {which} in --measures."
             )
-    if options.gold and not (options.pictures or {"alignment", "adequacy"} & taken):
-        raise UserError("--gold is for alignment and adequacy; name one in --measures.")
 
 
 def _print(options: Evaluate, taken: Iterable[tuple[str, list[Report]]]) -> None:

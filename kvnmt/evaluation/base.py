@@ -166,6 +166,9 @@ class Measure(NamedTuple):
     take: Take
     # Before anything is translated; what it gives is left.
     check: Callable[[Test, Sequence[System]], object]
+    uses: tuple[str, ...] = ()  # options of `kvnmt evaluate` that others may not use
+    wanted: Callable[[Test, Sequence[System]], bool] = lambda *_: False  # unasked
+    translates: bool = True  # False: looks at no hypothesis
 
     def __call__(self, test: Test, systems: Sequence[System]) -> list[Report]:
         """Takes the measure."""

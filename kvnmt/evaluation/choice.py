@@ -31,14 +31,7 @@ def choose(names: Sequence[str], test: Test, systems: Sequence[System]) -> list[
     if lenient:
         names = list(MEASURES)
     elif not names:
-        useful = {
-            "score": True,
-            "significance": len(systems) > 1,
-            "sentence-scores": bool(test.sentence_scores),
-            "alignment": test.gold is not None,
-            "self-attention": test.brackets is not None,
-        }
-        names = [name for name, wanted in useful.items() if wanted]
+        names = [name for name, one in MEASURES.items() if one.wanted(test, systems)]
     for name in names:
         try:
             MEASURES[name].check(test, systems)

@@ -534,7 +534,7 @@ MISTAKES = [
     (["RUN", "--brackets", "TEXT/short.tree"], "has 1 trees but there are 11"),
     (
         ["RUN", "--gold", "TEXT/test.align", "--measures", "score"],
-        "--gold is for alignment and adequacy; name one in --measures",
+        "--gold is for alignment, adequacy; name one in --measures",
     ),
     (["RUN", "--brackets", "TEXT/other.tree"], "line 1: the tree has 2 words"),
     (["RUN", "--output", "TEXT/test.ref"], "is read too"),
