@@ -51,8 +51,8 @@ class Evaluate(Ensembling):
     systems: tyro.conf.Positional[tuple[Path, ...]]  # runs or files of translations
     reference: Path  # translations by people
     search: SearchConfig
-    # translations by other people, for BLEU, chrF and their tests; all else uses only
-    # --reference.
+    # translations by other people, for BLEU, chrF, their tests and TER; all else uses
+    # only --reference.
     more_references: tuple[Path, ...] = ()
     # what another program, such as COMET, gave each sentence: a file for each system
     sentence_scores: tuple[Path, ...] = ()
@@ -70,7 +70,7 @@ class Evaluate(Ensembling):
     stem: Limit = None
     brackets: Path | None = None  # trees of the references
     tokenize: str | None = None  # sacreBLEU's tokenizer; default: that of the training
-    lowercase: bool = False  # BLEU, chrF and their tests ignore case
+    lowercase: bool = False  # BLEU, chrF, their tests and TER ignore case
     output: Path | None = None  # write translations: a file, or a folder for several
     pictures: Path | None = None  # folder for pictures of attention, BLEU by length
     picture_kind: Literal["png", "pdf", "svg"] = "png"  # format of the pictures

@@ -4,6 +4,7 @@
 from kvnmt.evaluation import (
     adequacy,
     alignment,
+    edits,
     frequency,
     length,
     perplexity,
@@ -23,7 +24,8 @@ from kvnmt.evaluation.base import (
 
 __all__ = ["MEASURES", "LackingError", "Measure", "Report", "System", "Test", "table"]
 
-OF_BLEU = "tokenize", "lowercase", "more_references"
+OF_STRINGS = "lowercase", "more_references"
+OF_BLEU = "tokenize", *OF_STRINGS
 
 MEASURES: dict[str, Measure] = {
     # BLEU with what chance spans, chrF, length ratio, stars
@@ -32,6 +34,8 @@ MEASURES: dict[str, Measure] = {
     "significance": Measure(
         significance.measure, significance.check, OF_BLEU, lambda _, s: len(s) > 1
     ),
+    # TER and chrF++
+    "edits": Measure(edits.measure, edits.check, OF_STRINGS),
     # those of --sentence-scores: their means, and tests
     "sentence-scores": Measure(
         sentence_scores.measure,

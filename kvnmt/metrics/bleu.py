@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Corpus BLEU and chrF by sacrebleu, always with the signature that explains them.
+"""Corpus BLEU, chrF and TER by sacrebleu, always with the signature that explains them.
 
-BLEU: Papineni et al. 2002. chrF: Popović 2015. Post 2018 tells why a score without
-its signature cannot be compared with another one.
+BLEU: Papineni et al. 2002. chrF: Popović 2015, 2017. TER: Snover et al. 2006. Post 2018
+tells why a score without its signature cannot be compared with another one.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
 
 from kvnmt.data.scripts import unspaced
 from kvnmt.errors import UserError, unknown_name
@@ -37,7 +38,7 @@ class Score:
     """A corpus score against one reference per sentence, or several.
 
     Attributes:
-        score: From 0 to 100.
+        score: From 0 to 100; that of TER may be greater, and less is better.
         signature: sacrebleu's account of every choice that changes the score.
     """
 
@@ -82,10 +83,37 @@ def corpus_chrf(
     *,
     more: Sequence[Sequence[str]] = (),
     lowercase: bool = False,
+    word_order: int = 0,
 ) -> Score:
-    """Scores sentences with chrF2: character n-grams up to 6, no word n-grams."""
+    """Scores sentences with chrF2: character n-grams up to 6.
+
+    Args:
+        hypotheses: Translations, one string per sentence.
+        references: Human translations of the same sentences.
+        more: Further ones, by other people; a blank line is none.
+        lowercase: Whether case is ignored.
+        word_order: Up to which number of words there are n-grams, too; 2: chrF2++.
+    """
     check_counts(hypotheses, references, *more)
-    metric = CHRF(lowercase=lowercase)
+    metric = CHRF(lowercase=lowercase, word_order=word_order)
+    result = metric.corpus_score(hypotheses, streams(references, more))
+    return Score(result.score, str(metric.get_signature()))
+
+
+def corpus_ter(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    more: Sequence[Sequence[str]] = (),
+    lowercase: bool = False,
+) -> Score:
+    """Scores sentences with TER: edits for 100 words of the references.
+
+    Ideographs of text without spaces count as words.
+    """
+    check_counts(hypotheses, references, *more)
+    cut = unspaced(references)  # either does nothing of this without the other
+    metric = TER(normalized=cut, asian_support=cut, case_sensitive=not lowercase)
     result = metric.corpus_score(hypotheses, streams(references, more))
     return Score(result.score, str(metric.get_signature()))
 

@@ -563,8 +563,9 @@ MISTAKES = [
     ),
     (
         ["RUN", "--gold", "TEXT/test.align", "--lowercase", "--measures", "adequacy"],
-        "--lowercase is for score, significance, length, frequency; name one",
+        "--lowercase is for score, significance, edits, length, frequency; name one",
     ),
+    (["TEXT/test.ref", "--tokenize", "char", "--measures", "edits"], "--tokenize is"),
     (
         ["RUN", "--tokenize", "char", "--measures", "perplexity"],
         "--tokenize is for score",

@@ -208,6 +208,21 @@ def test_stars_are_against_the_row_above_and_the_first():
         assert low <= row["bleu"] <= high and row["half_interval"] == (high - low) / 2
 
 
+def test_edits_count_case_and_further_references_as_asked():
+    """The signatures, below the table, say how."""
+    systems = given(ours=["A b C d", ""])
+    test = Test(["a b c d", "e"], more_references=(["A x C d", "f"],))
+    for lowercase, ter, case in ((False, 2, "mixed"), (True, 1, "lc")):
+        test.settings = Settings("none", lowercase)
+        (report,) = reports("edits", test, systems)
+        (row,) = report.rows
+        assert row["ter"] == pytest.approx(100 * ter / 5)
+        assert 0 < row["chrf"] < 100
+        for kind, note in zip(("ter", "chrf"), report.notes):
+            assert row[f"{kind}_signature"] in note
+            assert f"nrefs:2|case:{case}" in note
+
+
 def test_no_star_for_a_lower_score():
     """Most sentences are slightly better, some long ones ruined."""
     references = ["a b c d e"] * 30 + [" ".join("abcdefghijklmnopqrstuvwxyz")] * 8

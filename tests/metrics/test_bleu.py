@@ -4,6 +4,7 @@
 import sys
 
 import pytest
+import sacrebleu
 
 from kvnmt.errors import UserError
 from kvnmt.metrics import bleu
@@ -11,6 +12,7 @@ from kvnmt.metrics.bleu import (
     Settings,
     corpus_bleu,
     corpus_chrf,
+    corpus_ter,
     sentence_statistics,
 )
 
@@ -74,6 +76,43 @@ def test_of_several_references_each_n_gram_may_be_of_another():
         corpus_bleu(SENTENCES, SENTENCES, more=[SENTENCES[:1]])
 
 
+TYPED = ["The cat on the mat sat .", "", "here is a Second sentence"]
+THREE = [*SENTENCES, "a third"]
+
+
+@pytest.mark.parametrize("more", [[], [["the cat", "", "a third one"]]])
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_edits_are_those_of_sacrebleu(more, lowercase):
+    case = {"lowercase": lowercase, "more": more}
+    references = [THREE, *[[line or None for line in other] for other in more]]
+    ter = corpus_ter(TYPED, THREE, **case)
+    theirs = sacrebleu.corpus_ter(TYPED, references, case_sensitive=not lowercase)
+    assert ter.score == theirs.score > 0
+    chrf = corpus_chrf(TYPED, THREE, word_order=2, **case)
+    metric = sacrebleu.CHRF(word_order=2, lowercase=lowercase)
+    assert chrf.score == metric.corpus_score(TYPED, references).score > 0
+    assert chrf.score != corpus_chrf(TYPED, THREE, **case).score
+    assert "|nw:2|" in chrf.signature
+    for signature in (ter.signature, chrf.signature):
+        assert f"case:{'lc' if lowercase else 'mixed'}" in signature
+        assert f"nrefs:{'var' if more else 1}" in signature
+
+
+def test_edits_by_hand():
+    # One shift, one word for another, of six; a further reference has neither.
+    moved, right = ["on the mat a cat sits"], ["a cat sat on the mat"]
+    assert corpus_ter(moved, right).score == pytest.approx(100 * 2 / 6)
+    assert corpus_ter(moved, right, more=[moved]).score == 0
+    assert corpus_ter([""], right).score == 100
+    assert corpus_ter([""], [""]).score == 0 and corpus_ter(["a"], [""]).score == 100
+
+
+def test_ideographs_without_spaces_are_edited_one_by_one():
+    result = corpus_ter(["\u732b" * 9 + "\u72ac"], ["\u732b" * 10])
+    assert result.score == pytest.approx(10) and "asian:yes" in result.signature
+    assert "asian:no" in corpus_ter(SENTENCES, SENTENCES).signature
+
+
 def test_signature_names_the_choices():
     assert "tok:13a" in corpus_bleu(SENTENCES, SENTENCES).signature
     choices = corpus_bleu(SENTENCES, SENTENCES, tokenize="none", lowercase=True)
@@ -94,7 +133,7 @@ def test_tokenized_text_is_scored_in_silence(capfd, caplog):
     assert not caplog.records
 
 
-@pytest.mark.parametrize("metric", [corpus_bleu, corpus_chrf])
+@pytest.mark.parametrize("metric", [corpus_bleu, corpus_chrf, corpus_ter])
 def test_counts_must_agree(metric):
     with pytest.raises(UserError, match="2 hypotheses but 1 references.*\\.$"):
         metric(SENTENCES, SENTENCES[:1])

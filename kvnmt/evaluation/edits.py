@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Edits that translations need to become a reference, and chrF that counts words."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kvnmt.evaluation.base import Column, Report, System, Test
+from kvnmt.metrics.bleu import corpus_chrf, corpus_ter
+
+COLUMNS = (
+    Column("system", "system"),
+    Column("ter", "TER", "{:.2f}"),
+    Column("chrf", "chrF2++", "{:.2f}"),
+)
+NOTE = (
+    "TER: insertions, deletions, substitutions and shifts for 100 words of the "
+    "reference; less is better"
+)
+
+
+def check(test: Test, systems: Sequence[System]) -> None:
+    """Needs nothing."""
+
+
+def measure(test: Test, systems: Sequence[System]) -> Report:
+    """A row for each system; TER takes its time."""
+    rows, notes = [], []
+    more: Any = {"more": test.more_references, "lowercase": test.settings.lowercase}
+    for system in systems:
+        ter = corpus_ter(system.hypotheses, test.reference, **more)
+        chrf = corpus_chrf(system.hypotheses, test.reference, word_order=2, **more)
+        rows.append(
+            {
+                "system": system.name,
+                "ter": ter.score,
+                "chrf": chrf.score,
+                "ter_signature": ter.signature,
+                "chrf_signature": chrf.signature,
+            }
+        )
+        notes = [f"TER: {ter.signature}", f"chrF2++: {chrf.signature}"]
+    return Report("edits", COLUMNS, rows, [*notes, NOTE, *test.unsegmented])
