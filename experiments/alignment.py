@@ -55,7 +55,7 @@ from kvnmt.errors import Idle, UserError, check_given, unknown_name
 from kvnmt.evaluation import MEASURES, System, Test
 from kvnmt.evaluation.alignment import COLUMNS, NOTE
 from kvnmt.evaluation.base import Column
-from kvnmt.evaluation.inputs import read_test
+from kvnmt.evaluation.inputs import TestFiles, read_test
 from kvnmt.fields import at_least
 from kvnmt.metrics.links import Gold
 from kvnmt.model.config import Dropout
@@ -275,7 +275,8 @@ def test_of(
 ) -> Test:
     """The hand-aligned text of a pair."""
     source, reference, gold = gold_files(options, pair)
-    return replace(read_test(reference, source, gold=gold), aligners=aligners or {})
+    files = TestFiles(reference=reference, source=source, gold=gold)
+    return replace(read_test(files), aligners=aligners or {})
 
 
 def _run_folder(

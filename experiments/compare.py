@@ -47,7 +47,7 @@ from kvnmt import attention
 from kvnmt.errors import UserError, flag, unknown_name
 from kvnmt.evaluation import System, Test, adequacy, alignment
 from kvnmt.evaluation.base import Column, counted_otherwise, unlinked
-from kvnmt.evaluation.inputs import read_test
+from kvnmt.evaluation.inputs import TestFiles, read_test
 from kvnmt.files import in_file, write_lines
 from kvnmt.metrics.bleu import Settings, corpus_bleu, corpus_chrf
 from kvnmt.runs import train as training
@@ -147,13 +147,14 @@ def read(options: Compare) -> Test:
     Raises:
         UserError: It cannot be read.
     """
-    return read_test(
-        options.test_target,
-        options.test_source,
+    files = TestFiles(
+        reference=options.test_target,
+        source=options.test_source,
         gold=options.gold,
         swap=options.swap,
         from_one=options.from_one,
     )
+    return read_test(files)
 
 
 def configure(

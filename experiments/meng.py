@@ -57,7 +57,7 @@ from kvnmt.data.config import DataConfig
 from kvnmt.errors import Idle, UserError, check_given
 from kvnmt.evaluation import System, Test, alignment
 from kvnmt.evaluation.base import Column
-from kvnmt.evaluation.inputs import read_test
+from kvnmt.evaluation.inputs import TestFiles, read_test
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs import train as training
@@ -203,7 +203,8 @@ def paper_of(options: Meng) -> Paper:
     if options.looks:
         return paper
     if source and target and options.gold:
-        aligned = read_test(target, source, gold=options.gold)
+        files = TestFiles(reference=target, source=source, gold=options.gold)
+        aligned = read_test(files)
         return replace(paper, measure=partial(read_aligned, aligned))
     if source or target or options.gold:
         raise UserError(

@@ -47,7 +47,7 @@ from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
 from kvnmt.evaluation import System, Test, self_attention
 from kvnmt.evaluation.base import Column
-from kvnmt.evaluation.inputs import read_test
+from kvnmt.evaluation.inputs import TestFiles, read_test
 from kvnmt.metrics.self_attention import RelativePositions, pooled, relative_positions
 from kvnmt.metrics.trees import Tree
 from kvnmt.model.config import ModelConfig
@@ -137,7 +137,8 @@ def main(options: Miculicich, train: Train = training.run) -> None:
     if options.brackets and not options.looks:
         if not options.test_target:
             raise UserError("--brackets are trees of --test-target; name that too.")
-        trees = read_test(options.test_target[0], brackets=options.brackets).brackets
+        files = TestFiles(reference=options.test_target[0], brackets=options.brackets)
+        trees = read_test(files).brackets
     paper = replace(PAPER, measure=partial(look_back, trees))
     results = make_paper(options, paper, train)
     if not options.looks:

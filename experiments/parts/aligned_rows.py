@@ -16,7 +16,7 @@ from kvnmt.data.vocabulary import UNK
 from kvnmt.errors import UserError
 from kvnmt.evaluation import System, Test, alignment
 from kvnmt.evaluation.base import Column
-from kvnmt.evaluation.inputs import read_test
+from kvnmt.evaluation.inputs import TestFiles, read_test
 from kvnmt.runs.directory import load_run
 
 COLUMNS = (
@@ -58,7 +58,9 @@ class Aligned(NamedTuple):
                 f"the name of '{self.folder}' ends neither with {ends[0]} nor with "
                 f"{ends[1]}, which would say from which side its links go; rename it."
             )
-        return read_test(target, source, gold=gold, swap=name.endswith(ends[1]))
+        swap = name.endswith(ends[1])
+        files = TestFiles(reference=target, source=source, gold=gold, swap=swap)
+        return read_test(files)
 
 
 def aligned_row(row: Row, aligned: Aligned) -> OtherRow:

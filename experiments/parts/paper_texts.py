@@ -16,7 +16,7 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.synthetic import Corpus, Pair
 from kvnmt.errors import UserError, flag
 from kvnmt.evaluation import Test
-from kvnmt.evaluation.inputs import read_test
+from kvnmt.evaluation.inputs import TestFiles, read_test
 from kvnmt.fields import at_least
 from kvnmt.metrics.bleu import Settings
 
@@ -117,8 +117,8 @@ def material_of(options: PaperOptions, base: DataConfig, text: MadeUp) -> Materi
     if missing:
         return _made_up(options, base, text)
     tests = {
-        name: replace(read_test(target, source), settings=TOKENISED)
-        for name, (source, target) in options.tests.items()
+        name: replace(read_test(TestFiles(reference=y, source=x)), settings=TOKENISED)
+        for name, (x, y) in options.tests.items()
     }
     return Material(replace(base, **files), tests, _files(options))
 

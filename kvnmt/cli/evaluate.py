@@ -17,7 +17,7 @@ from kvnmt.errors import UserError, flag
 from kvnmt.evaluation import MEASURES, LackingError, Report, System, Test, table
 from kvnmt.evaluation.base import check_bleu
 from kvnmt.evaluation.choice import ALL, check_names, choose, take
-from kvnmt.evaluation.inputs import is_text, read_systems, read_test
+from kvnmt.evaluation.inputs import TestFiles, is_text, read_systems, read_test
 from kvnmt.evaluation.latex import latex
 from kvnmt.evaluation.length import PICTURE
 from kvnmt.fields import check_fields
@@ -41,7 +41,7 @@ DRAWN = (1, 2, 3)  # lines, unless others are named
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(Ensembling):
+class Evaluate(TestFiles, Ensembling):
     """Measure systems on a test set: scores, significance, alignment, adequacy.
 
     A system is a run directory, which translates the source, or a file of
@@ -49,26 +49,12 @@ class Evaluate(Ensembling):
     """
 
     systems: tyro.conf.Positional[tuple[Path, ...]]  # runs or files of translations
-    reference: Path  # translations by people
     search: SearchConfig
-    # translations by other people, for BLEU, chrF, their tests and TER; all else uses
-    # only --reference.
-    more_references: tuple[Path, ...] = ()
-    # what another program, such as COMET, gave each sentence: a file for each system
-    sentence_scores: tuple[Path, ...] = ()
-    source: Path | None = None  # what is translated; runs need it
     measures: Annotated[
         tuple[str, ...], tyro.conf.arg(metavar="MEASURE", help=MEASURE_HELP)
     ] = ()
-    gold: Path | None = None  # alignments of source and reference: Pharaoh or NAACL
-    swap: bool = False  # the gold links are target-source
-    from_one: bool = False  # the gold links count words from 1 (as in NAACL format)
-    links: tuple[Path, ...] = ()  # alignments by other programs, for the same table
-    swap_links: bool = False  # those of --links are target-source
-    reverse: Path | None = None  # run of the other direction, to join alignments with
     # adequacy by --gold: compare only so many first letters of words
     stem: Limit = None
-    brackets: Path | None = None  # trees of the references
     tokenize: str | None = None  # sacreBLEU's tokenizer; default: that of the training
     lowercase: bool = False  # BLEU, chrF, their tests and TER ignore case
     output: Path | None = None  # write translations: a file, or a folder for several
@@ -82,19 +68,7 @@ class Evaluate(Ensembling):
         """Evaluates."""
         check_alone(self)
         use_cores()
-        test = read_test(
-            self.reference,
-            self.source,
-            gold=self.gold,
-            links=self.links,
-            swap=self.swap,
-            from_one=self.from_one,
-            swap_links=self.swap_links,
-            reverse=self.reverse,
-            brackets=self.brackets,
-            more_references=self.more_references,
-            sentence_scores=self.sentence_scores,
-        )
+        test = read_test(self)
         self._check_draw(len(test.reference))
         test.stem = self.stem
         systems = self._systems(test)

@@ -2,6 +2,7 @@
 """Reading what is evaluated: the test set, and the systems that translated it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -21,71 +22,68 @@ from kvnmt.metrics.trees import Tree
 from kvnmt.runs.directory import Run, load_aligner, load_translator
 
 
-def read_test(
-    reference: Path,
-    source: Path | None = None,
-    *,
-    gold: Path | None = None,
-    links: Sequence[Path] = (),
-    swap: bool = False,
-    from_one: bool = False,
-    swap_links: bool = False,
-    reverse: Path | None = None,
-    brackets: Path | None = None,
-    more_references: Sequence[Path] = (),
-    sentence_scores: Sequence[Path] = (),
-) -> Test:
-    """Reads a test set.
+@dataclass(frozen=True, kw_only=True)
+class TestFiles:
+    """What a test set is read from."""
 
-    Args:
-        reference: Translations by people.
-        source: What they translate.
-        gold: Alignments of both by people.
-        links: Alignments by other programs.
-        swap: Whether the links of gold are target-source.
-        from_one: Whether they count words from 1.
-        swap_links: Whether those of the other programs are.
-        reverse: A run of the other direction.
-        brackets: Trees of the references.
-        more_references: Translations by other people.
-        sentence_scores: What another program gave the sentences of each system.
+    __test__ = False  # not a test of pytest
+
+    reference: Path  # translations by people
+    # translations by other people, for BLEU, chrF, their tests and TER; all else uses
+    # only --reference.
+    more_references: tuple[Path, ...] = ()
+    # what another program, such as COMET, gave each sentence: a file for each system
+    sentence_scores: tuple[Path, ...] = ()
+    source: Path | None = None  # what is translated; runs need it
+    gold: Path | None = None  # alignments of source and reference: Pharaoh or NAACL
+    swap: bool = False  # the gold links are target-source
+    from_one: bool = False  # the gold links count words from 1 (as in NAACL format)
+    links: tuple[Path, ...] = ()  # alignments by other programs, for the same table
+    swap_links: bool = False  # those of --links are target-source
+    reverse: Path | None = None  # run of the other direction, to join alignments with
+    brackets: Path | None = None  # trees of the references
+
+
+def read_test(files: TestFiles) -> Test:
+    """Reads a test set.
 
     Raises:
         UserError: A file cannot be read, does not go with the others, or is of no use
             without one that is not there; the flag is named.
     """
-    test = Test(*_read_text(reference, source))
+    test = Test(*_read_text(files.reference, files.source))
     test.more_references = tuple(
-        _read_translations(path, test) for path in more_references
+        _read_translations(path, test) for path in files.more_references
     )
-    if (gold or links) and test.source is None:
+    if (files.gold or files.links) and test.source is None:
         raise UserError("--gold and --links need --source.")
-    for flag, value in (("--links", links), ("--reverse", reverse)):
-        if value and not gold:
+    for flag, value in (("--links", files.links), ("--reverse", files.reverse)):
+        if value and not files.gold:
             raise UserError(f"{flag} is for alignment error, which needs --gold.")
     for flag, asked, other, path in (
-        ("--swap", swap, "--gold", gold),
-        ("--from-one", from_one, "--gold", gold),
-        ("--swap-links", swap_links, "--links", links),
+        ("--swap", files.swap, "--gold", files.gold),
+        ("--from-one", files.from_one, "--gold", files.gold),
+        ("--swap-links", files.swap_links, "--links", files.links),
     ):
         if asked and not path:
             raise UserError(f"{flag} is of the links of {other}; give that, too.")
-    if gold:
-        other = "" if from_one else ", or say --from-one if the file counts from 1"
-        test.gold = _read_links(gold, test, swap, from_one, other)
-    check_once(links)
+    if files.gold:
+        remedy = ", or say --from-one if the file counts from 1"
+        remedy = "" if files.from_one else remedy
+        test.gold = _read_links(files.gold, test, files.swap, files.from_one, remedy)
+    check_once(files.links)
     test.aligners = {
         str(path).encode(errors="backslashreplace").decode(): _read_links(
-            path, test, swap_links
+            path, test, files.swap_links
         )
-        for path in links
+        for path in files.links
     }
-    if reverse:
-        test.reverse, _ = load_aligner(reverse)
-    if brackets:
-        test.brackets = _read_trees(brackets, test)
+    if files.reverse:
+        test.reverse, _ = load_aligner(files.reverse)
+    if files.brackets:
+        test.brackets = _read_trees(files.brackets, test)
     count = len(test.reference)
-    test.sentence_scores = [read_scores(path, count) for path in sentence_scores]
+    test.sentence_scores = [read_scores(path, count) for path in files.sentence_scores]
     return test
 
 
