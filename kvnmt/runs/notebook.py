@@ -12,13 +12,15 @@ from operator import index
 from pathlib import Path
 
 from kvnmt.data.config import DataConfig
-from kvnmt.errors import StoppedError, UserError, unknown_name
+from kvnmt.errors import StoppedError as StoppedError
+from kvnmt.errors import UserError, unknown_name
 from kvnmt.fields import check_changes, check_fields
-from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.config import SearchConfig as SearchConfig
 from kvnmt.inference.ensemble import Joined, Mean
-from kvnmt.laws.check import check
+from kvnmt.laws.check import check as check
 from kvnmt.model import assembly
-from kvnmt.model.config import Dropout, ModelConfig
+from kvnmt.model.config import Dropout as Dropout
+from kvnmt.model.config import ModelConfig
 from kvnmt.runs import directory
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
@@ -27,30 +29,9 @@ from kvnmt.runs.making import write_run
 from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe
 from kvnmt.runs.run import Run
 from kvnmt.systems import named
-from kvnmt.training.config import TrainingConfig
-from kvnmt.training.losses import Objective
-from kvnmt.training.optimizer import OptimizerConfig
-
-__all__ = [
-    "SYSTEMS",
-    "DataConfig",
-    "Dropout",
-    "Experiment",
-    "ModelConfig",
-    "Objective",
-    "OptimizerConfig",
-    "Run",
-    "SearchConfig",
-    "StoppedError",
-    "TrainingConfig",
-    "UserError",
-    "build",
-    "check",
-    "experiment",
-    "load",
-    "save",
-    "train",
-]
+from kvnmt.training.config import TrainingConfig as TrainingConfig
+from kvnmt.training.losses import Objective as Objective
+from kvnmt.training.optimizer import OptimizerConfig as OptimizerConfig
 
 
 class Systems(UserDict[str, named.NamedSystem]):
