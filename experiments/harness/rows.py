@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of a table: a run directory each, and what leads to its figures."""
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,15 +26,12 @@ from experiments.harness.settings import (
     text_digest,
     text_files,
 )
-from kvnmt.cli.defaults import AXES
-from kvnmt.cli.own_code import IMPORTED, PYTHON
 from kvnmt.errors import UserError
 from kvnmt.model.assembly import count_parameters
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run, load_run
+from kvnmt.runs.own_code import own_code
 from kvnmt.training.loop import Result
-
-OURS = {"kvnmt", "experiments"}  # packages whose commit a result keeps
 
 
 class Trained(NamedTuple):
@@ -111,28 +107,6 @@ class AnyRow(ABC):
         """Does the work; leaves a result."""
 
 
-def own_code(experiment: Experiment) -> str | None:
-    """A digest of the code that --import names, if the model has a part from it."""
-    model = experiment.model
-    parts = (getattr(model, axis) for axis in AXES)
-    modules = {type(part).__module__.split(".")[0] for part in parts}
-    if modules <= OURS:
-        return None
-    paths = [path.resolve() for path in IMPORTED]
-    files = {file for path in paths for file in [path, *path.rglob("*.py")]}
-    # And what stands beside them and was imported from there.
-    roots = [path if path.is_dir() else path.parent for path in paths]
-    for name, module in list(sys.modules.items()):
-        file = Path(getattr(module, "__file__", None) or "/").resolve()
-        outside = name.split(".")[0] in {*OURS, "__main__"}
-        outside |= "site-packages" in file.parts or file.is_relative_to(
-            PYTHON.resolve()
-        )
-        if not outside and any(map(file.is_relative_to, roots)):
-            files.add(file)
-    return text_digest(sorted(file for file in files if file.is_file()))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Row(AnyRow):
     """A run of kvnmt in its run directory, measured once it is trained."""
@@ -168,7 +142,7 @@ class Row(AnyRow):
         figures = super().result()
         if figures:
             check_same_config(figures.get("config"), self.experiment, self.folder)
-            if figures.get("own_code") != own_code(self.experiment):
+            if figures.get("own_code") != own_code(self.experiment.model):
                 raise UserError(
                     f"'{self.folder}' was measured with other code than --import names "
                     "now, or notes none; choose another --workdir, or delete that "
@@ -204,7 +178,7 @@ class Row(AnyRow):
             "config": config_digest(self.experiment),
             "setting": config_digest(self.experiment, seed=False),
             "text": self.text,
-            "own_code": own_code(self.experiment),
+            "own_code": own_code(self.experiment.model),
             "based_on": self.based_on,
             "state": self.experiment.model.state,
             "parameters": count_parameters(run.params),

@@ -3,6 +3,7 @@
 
 import json
 import sys
+import sysconfig
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -12,29 +13,55 @@ from kvnmt.files import DamagedError, digest, read_small
 from kvnmt.model.config import ModelConfig
 
 KEY = "own_code"  # in versions.json
+KNOWN = {"kvnmt", "experiments", "__main__"}  # told by their commit, or start all
+PYTHON = Path(sysconfig.get_path("stdlib")).resolve()
 
 
 @lru_cache(maxsize=64)
 def own_code(model: ModelConfig) -> str | None:
-    """Tells apart the files of a model's mechanisms; None: kvnmt has them all.
+    """Tells apart the code of a model's mechanisms; None: kvnmt has them all.
 
-    They are those of the modules that define its options and, of a package, what is in
-    the same folder. They are read when this is first asked, best soon after the import.
+    That is all of their packages, and what was imported from the folder of a file, but
+    not Python itself and what is installed. It is read when this is first asked, best
+    soon after the import.
     """
-    files = set()
-    for part in (model.attention, model.decoder, model.target_context):
-        name = type(part).__module__
-        module = sys.modules.get(name)
-        file = getattr(module, "__file__", None)
-        package = getattr(module, "__package__", None)
-        if not file or name.split(".")[0] in ("kvnmt", "__main__"):
-            continue
-        beside = Path(file).parent.glob("*.py") if package else ()
-        files |= {Path(file), *beside}
+    parts = model.attention, model.decoder, model.target_context
+    names = {type(part).__module__ for part in parts}
+    names = {name for name in names if _top(name) not in KNOWN}
+    modules = _modules() if names else {}
+    places = names | {*map(_top, names)}
+    own = {modules[name] for name in places if name in modules}
+    beside = tuple(file.parent for file in own)
+    files = own | {
+        file
+        for file in modules.values()
+        if any(map(file.is_relative_to, beside)) and not _is_installed(file)
+    }
+    for file in own:
+        files |= {*file.parent.rglob("*.py")} if file.name == "__init__.py" else set()
     with suppress(OSError):  # it may be gone, though it was imported
         texts = sorted(path.read_bytes() for path in files)
         return digest(b"\0".join(texts), 32) if texts else None
     return None
+
+
+def _modules() -> dict[str, Path]:
+    """The files of what was imported, by name."""
+    loaded = list(sys.modules.items())
+    files = {name: getattr(module, "__file__", None) for name, module in loaded}
+    return {
+        name: Path(file).resolve()
+        for name, file in files.items()
+        if file and _top(name) not in KNOWN
+    }
+
+
+def _top(module: str) -> str:
+    return module.split(".")[0]
+
+
+def _is_installed(file: Path) -> bool:
+    return "site-packages" in file.parts or file.is_relative_to(PYTHON)
 
 
 def tell_other_code(folder: Path, model: ModelConfig) -> None:

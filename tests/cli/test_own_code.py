@@ -73,11 +73,14 @@ def test_an_attention_of_ones_own_is_trained_and_used(kvnmt, tmp_path, mine):
     assert said.status == 0 and said.out.count(b"\n") == 1
     assert load_experiment(tmp_path / "run").model.attention.scale == 3
     assert OTHER_CODE not in said.err
-    mine.write_text(f"{MINE}# as it was, but for this\n")
-    for command in (["translate", tmp_path / "run"], [*asked, "--resume"]):
-        forget()
-        said = kvnmt(*own, *command, given=b"a b\n")
-        assert said.status == 0 and OTHER_CODE in said.err
+    for file in (mine, tmp_path / "beside.py"):
+        text = file.read_text()
+        file.write_text(f"{text}# as it was, but for this\n")
+        for command in (["translate", tmp_path / "run"], [*asked, "--resume"]):
+            forget()
+            said = kvnmt(*own, *command, given=b"a b\n")
+            assert said.status == 0 and OTHER_CODE in said.err
+        file.write_text(text)
 
 
 @pytest.mark.parametrize(

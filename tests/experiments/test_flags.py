@@ -5,6 +5,7 @@ import dataclasses
 import json
 import sys
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,6 +36,8 @@ from experiments.parts.papers import configure
 from kvnmt.attention import kv_memory
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
+from kvnmt.model.config import ModelConfig
+from kvnmt.runs import own_code
 from kvnmt.runs.config import Experiment
 from tests.experiments.fake import never, write_captions
 
@@ -249,29 +252,39 @@ def test_own_code_is_imported_first(call, tmp_path):
     assert out.startswith("mine") and "de-en-rnnencdec-scratch-1" in out
 
 
+def told(model: ModelConfig) -> str | None:
+    """The digest of its code, as another process would have it."""
+    own_code.own_code.cache_clear()
+    return own_code.own_code(model)
+
+
+def imported(monkeypatch, **files: Path) -> None:
+    for name, path in files.items():
+        module = SimpleNamespace(__file__=str(path))
+        monkeypatch.setitem(sys.modules, name, module)
+
+
 def test_own_code_is_neither_python_nor_the_table(tmp_path, monkeypatch):
     """Which may stand in the same folder, and of which more is imported later."""
     (tmp_path / "mine.py").write_text("rate = 1\n")
     monkeypatch.setattr(kv_memory.Options, "__module__", "mine")
-    monkeypatch.setattr(rows, "IMPORTED", [tmp_path / "mine.py"])
-    monkeypatch.setattr(rows, "PYTHON", tmp_path / "lib")
+    monkeypatch.setattr(own_code, "PYTHON", tmp_path / "lib")
+    imported(monkeypatch, mine=tmp_path / "mine.py")
     model = dataclasses.replace(Experiment().model, attention=kv_memory.Options())
-    experiment = Experiment(model=model)
-    before = rows.own_code(experiment)
+    before = told(model)
     for name, place in (("csv", "lib/csv.py"), ("__main__", "table.py")):
         (tmp_path / place).parent.mkdir(exist_ok=True)
         (tmp_path / place).write_text("")
-        module = SimpleNamespace(__file__=str(tmp_path / place))
-        monkeypatch.setitem(sys.modules, name, module)
-    assert rows.own_code(experiment) == before
+        imported(monkeypatch, **{name: tmp_path / place})
+    assert told(model) == before
     (tmp_path / "beside.py").write_text("")
-    module = SimpleNamespace(__file__=str(tmp_path / "beside.py"))
-    monkeypatch.setitem(sys.modules, "beside", module)
-    assert rows.own_code(experiment) != before
+    assert told(model) == before
+    imported(monkeypatch, beside=tmp_path / "beside.py")
+    assert told(model) != before
 
 
 def test_a_result_knows_the_code_of_its_mechanism(tmp_path, monkeypatch):
-    """But not that of other rows, nor what it had as a comment elsewhere."""
+    """But not that of other rows."""
     package = tmp_path / "mine"
     package.mkdir()
     (package / "__init__.py").write_text("")
@@ -280,12 +293,12 @@ def test_a_result_knows_the_code_of_its_mechanism(tmp_path, monkeypatch):
     plain = Experiment()
     model = dataclasses.replace(plain.model, attention=kv_memory.Options())
     of_it = dataclasses.replace(plain, model=model)
-    assert rows.own_code(plain) is rows.own_code(of_it) is None
-    monkeypatch.setattr(rows, "IMPORTED", [package])
-    before = rows.own_code(of_it)
-    assert rows.own_code(plain) is None and before
+    assert told(plain.model) is told(model) is None
+    imported(monkeypatch, mine=package / "__init__.py")
+    before = told(model)
+    assert told(plain.model) is None and before
     (package / "tired.py").write_text("rate = 2\n")
-    assert rows.own_code(of_it) not in (None, before)
+    assert told(model) not in (None, before)
     row = rows.Row(
         folder=tmp_path / "row", system="tired", experiment=of_it, measure=lambda _: {}
     )
@@ -294,4 +307,4 @@ def test_a_result_knows_the_code_of_its_mechanism(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="measured with other code than --import"):
         row.result()
     (package / "tired.py").write_text("rate = 1\n")
-    assert row.result()
+    assert told(model) == before and row.result()
