@@ -146,7 +146,8 @@ def check_used(config: Any, *starts: Any) -> None:
     Args:
         config: A dataclass; its fields may hold dataclasses.
         starts: Configs that it may have been made from. A value that one of them has
-            was not given; nor was a default if none of them has this dataclass.
+            was not given; nor was a default if none of them has this dataclass. Of two
+            fields that each do nothing without the other both may be turned off.
 
     Raises:
         OptionError: A field was given that does nothing; the first is named.
@@ -190,11 +191,14 @@ def _idle(
     """What was given for nothing: its path, that of the other field, its value."""
     kind = type(config)
     alike = [start for start in starts if type(start) is kind]
-    for name, hint in _hints(kind).items():
+    hints = _hints(kind)
+    for name, hint in hints.items():
         value, before = getattr(config, name), [getattr(s, name) for s in alike]
         for other, values in _marks(hint, IdleWhile):
-            nothing = getattr(config, other)
-            if nothing in values and value not in (before or [getattr(kind(), name)]):
+            nothing, back = getattr(config, other), _marks(hints[other], IdleWhile)
+            off = [v for mark in back if mark.other == name for v in mark.values]
+            usual = [*(before or [getattr(kind(), name)]), *off]
+            if nothing in values and value not in usual:
                 yield f"{inside}{name}", f"{inside}{other}", nothing
         if dataclasses.is_dataclass(value):
             yield from _idle(value, before, f"{inside}{name}.")

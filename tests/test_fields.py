@@ -259,6 +259,12 @@ class Other:
 
 
 @dataclass(frozen=True)
+class Both:
+    cut: Annotated[float, idle_while(ways=1)] = 0.0
+    ways: Annotated[int, idle_while(cut=0)] = 1
+
+
+@dataclass(frozen=True)
 class Outer:
     start: str | None = None
     new: Annotated[bool, idle_while(start=None)] = False
@@ -280,6 +286,10 @@ class Outer:
         (Outer(new=True), [Outer(new=True)], None),  # as it was before
         (Outer(inner=Inner("b", 3)), [Outer(), Outer(inner=Inner("a", 3))], None),
         (Outer(inner=Inner("b")), [Outer(inner=Other())], None),  # a default
+        (Both(0.1), [Both()], "cut does nothing while ways is 1"),
+        (Both(0.1), [Both(0.2, 4)], "cut does nothing while ways is 1"),
+        (Both(ways=2), [Both(0.2, 4)], "ways does nothing while cut is 0"),
+        (Both(), [Both(0.2, 4)], None),  # both turned off
     ],
 )
 def test_what_does_nothing_beside_another_field_is_refused(config, starts, told):

@@ -20,6 +20,7 @@ from kvnmt.console import say
 from kvnmt.data.config import check_vocabularies
 from kvnmt.data.sources import replacing
 from kvnmt.errors import UserError, flag
+from kvnmt.fields import check_used
 from kvnmt.inference.config import check_asked
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment, leaves, to_plain
@@ -149,6 +150,8 @@ def parse(
         typed.check_given(default)
     if "data" in names:
         check_vocabularies(typed.data, default.data)
+        pair = (dataclasses.replace(experiment, data=c.data) for c in (typed, default))
+        check_used(*pair)
     if choices.like and not before:
         like = load_experiment(choices.like)
         if note := told_of_former(chosen(choices.like)[0], like):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from kvnmt.errors import Idle, check_given
-from kvnmt.fields import at_least, between
+from kvnmt.fields import at_least, between, idle_while
 
 Kind = Literal["words", "bpe", "codes", "characters"]
 # Tokens of a training sentence, unless another number is chosen.
@@ -83,9 +83,11 @@ class DataConfig:
     # joint: each side keeps only what it uses, unless --model.tie is all
     trimmed: bool = False
     # bpe and codes: share of the merges left out at random in training text
-    subword_dropout: Annotated[float, between(0, 0.99)] = 0.0
+    subword_dropout: Annotated[float, between(0, 0.99), idle_while(segmentations=1)] = (
+        0.0
+    )
     # how often an epoch has the training text, each time with other merges left out
-    segmentations: Annotated[int, at_least(1)] = 1
+    segmentations: Annotated[int, at_least(1), idle_while(subword_dropout=0)] = 1
     # bpe: learn from at most so many lines of each side
     subword_sentences: Annotated[int, at_least(1)] = 2_000_000
     # most tokens of a side; default: 80 words, 100 subwords, 400 characters
@@ -97,6 +99,11 @@ class DataConfig:
     cache: Path | None = None  # folder that keeps prepared text, for other runs
     # processes that prepare the text; default: by its size and the cores
     workers: Annotated[int | None, at_least(0)] = None
+
+    @property
+    def ways(self) -> int:
+        """How many segmentations an epoch has; without dropout all are the same."""
+        return self.segmentations if self.subword_dropout else 1
 
     @property
     def longest(self) -> int:

@@ -68,7 +68,7 @@ def load_corpora(
         target=chain.from_iterable(part.target for part in pairs),
     )
     limited = with_limit(config, vocabularies.kinds)
-    ways = f" in {config.segmentations} segmentations" * (config.segmentations > 1)
+    ways = f" in {config.ways} segmentations" * (config.ways > 1)
     report = (
         f"{len(prepared.train.source):,} training pairs{ways} (left out: "
         f"{prepare.described(prepared.dropped, limited)}"

@@ -51,21 +51,20 @@ def encode_text(
         longest=config.longest,
         max_ratio=config.max_ratio,
         subword_dropout=config.subword_dropout,
-        segmentations=config.segmentations,
+        segmentations=config.ways,
     )
     return _each_block(text, encoder, workers_for(config, text), "ids")
 
 
 def check_cut(config: DataConfig, kinds: Collection[Kind]) -> None:
-    """Refuses subword dropout without merges, and segmentations without dropout.
+    """Refuses subword dropout without merges.
 
     Args:
         config: The choices.
         kinds: Of the vocabularies.
 
     Raises:
-        OptionError: Merges are to be left out where there are none, or several
-            segmentations made where none are.
+        OptionError: Merges are to be left out where there are none.
     """
     if config.subword_dropout and not OF_MERGES & {*kinds}:
         instead, remedy = "vocabulary", "{1} to bpe or codes"
@@ -74,12 +73,6 @@ def check_cut(config: DataConfig, kinds: Collection[Kind]) -> None:
         raise OptionError(
             f"{{0}} leaves out merges of subwords; set it to 0, or {remedy}.",
             *("data.subword_dropout", f"data.{instead}"),
-        )
-    if config.segmentations > 1 and not config.subword_dropout:
-        raise OptionError(
-            "without {0} every segmentation of a line is the same; set it, or leave "
-            "{1} out.",
-            *("data.subword_dropout", "data.segmentations"),
         )
 
 

@@ -128,12 +128,6 @@ def _shapes(model: ModelConfig) -> Any:
 def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
     model = experiment.model
     yield from (("training", idle) for idle in idle_steps(model, experiment.objective))
-    if experiment.data.segmentations == 1:
-        why = (
-            "{0} cuts a line in one way, the same in every epoch, while {1} is 1; give "
-            "{1} 4 or so, too."
-        )
-        yield "data", Idle(("subword_dropout",), why, ("segmentations",))
     if model.alignment and not _reads(model, model.alignment):
         why = "{0} is of energies, and this model has none so wide; leave it out."
         yield "model", Idle(("alignment",), why)

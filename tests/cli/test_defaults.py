@@ -153,6 +153,16 @@ def test_a_recipe_is_what_all_other_flags_start_from(places):
     assert read("prepare", "", places).data == RECIPES["modern"].data
 
 
+def test_two_options_that_need_each_other_may_both_be_turned_off(places, tmp_path):
+    mine = load_experiment(places["MINE"])
+    data = dataclasses.replace(mine.data, subword_dropout=0.1, segmentations=4)
+    path = saved(tmp_path / "cut", MINE) / "config.json"
+    path.write_text(json.dumps(to_plain(dataclasses.replace(mine, data=data))))
+    off = "--data.subword-dropout 0 --data.segmentations 1"
+    line = f"NEW --like {path.parent} {off}"
+    assert read("train", line, places).experiment == mine
+
+
 def test_another_run_is_what_all_other_flags_start_from(places):
     mine = load_experiment(places["MINE"])
     assert read("train", "NEW --like MINE", places).experiment == mine
@@ -397,7 +407,17 @@ IDLE = [
     (
         "train",
         "NEW --recipe modern --data.subword-dropout 0.1",
-        "--data.subword-dropout cuts a line in one way, the same in every epoch",
+        "--data.subword-dropout does nothing while --data.segmentations is 1; change",
+    ),
+    (
+        "prepare",
+        "--data.cache NEW --data.subword-dropout 0.1",
+        "--data.subword-dropout does nothing while --data.segmentations is 1; change",
+    ),
+    (
+        "prepare",
+        "--data.cache NEW --data.segmentations 4",
+        "--data.segmentations does nothing while --data.subword-dropout is 0",
     ),
     (
         "train",
