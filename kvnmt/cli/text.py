@@ -131,17 +131,17 @@ def _print(report: Report, by_run: bool) -> None:
 
 
 def _kept(report: Report, by_run: bool) -> str:
-    if report.kept is None:
+    if report.pairs is None:
         source, target = report.files[:2]
         differ = source.lines != target.lines
         return f"no pairs{', as long as the numbers of lines differ' * differ}"
-    kept = report.kept
-    dropped = f"{kept.too_long:,} too long, {kept.empty:,} empty"
-    dropped += f", {kept.undecodable:,} not UTF-8" * bool(kept.undecodable)
-    dropped += f", {kept.uneven:,} uneven" * bool(kept.uneven)
+    counts = report.dropped
+    dropped = f"{counts.too_long:,} too long, {counts.empty:,} empty"
+    dropped += f", {counts.undecodable:,} not UTF-8" * bool(counts.undecodable)
+    dropped += f", {counts.uneven:,} uneven" * bool(counts.uneven)
     words = "in words; in subwords lines are longer"
     how = "in tokens of the run" if by_run else words
-    return f"{counted(kept.pairs, 'training pair')} ({dropped}), counted {how}"
+    return f"{counted(report.pairs, 'training pair')} ({dropped}), counted {how}"
 
 
 def _row(file: FileFigures) -> tuple[str | Text, ...]:

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.config import LONGEST
+from kvnmt.data.encoding import Dropped
 from kvnmt.data.inspection.checks import (
     Part,
     check_counts,
@@ -84,21 +85,12 @@ class FileFigures(NamedTuple):
     unknown: int  # tokens
 
 
-class Kept(NamedTuple):
-    """How many pairs are trained on, and how many are left out."""
-
-    pairs: int  # that are trained on
-    empty: int  # left out: a side is empty
-    too_long: int  # left out
-    undecodable: int  # left out: a side is not UTF-8
-    uneven: int  # left out: as the run that counts does
-
-
 class Report(NamedTuple):
     """All figures and findings of a corpus."""
 
     files: list[FileFigures]
-    kept: Kept | None  # None: the sides have different numbers of lines
+    pairs: int | None  # trained on; None: the sides have different numbers of lines
+    dropped: Dropped  # uneven ones as the run that counts does
     findings: list[Finding]
 
     @property
@@ -108,10 +100,11 @@ class Report(NamedTuple):
 
     def as_plain(self) -> dict[str, Any]:
         """Returns what is written as JSON."""
+        kept = {"pairs": self.pairs} | vars(self.dropped)
         return {
             "serious": self.serious,
             "files": [file._asdict() for file in self.files],
-            "kept": self.kept and self.kept._asdict(),
+            "kept": None if self.pairs is None else kept,
             "findings": [finding.as_plain() for finding in self.findings],
         }
 
@@ -150,11 +143,11 @@ def validate(
     known = None if trained else tuple(_known(train, indices, config))
     files = [figures for part in parts for figures in _figures(part, known)]
     findings += _unknown(files, config.max_unknown, trained is None)
-    kept = _kept(train, longest, ratio)
-    findings += _nothing_left(train, kept)
+    pairs, dropped = _kept(train, longest, ratio)
+    findings += [] if pairs or pairs is None else [_nothing_left(train, dropped)]
     order = ("error", "warning", "note")
     findings.sort(key=lambda finding: order.index(finding.severity))
-    return Report(files, kept, findings)
+    return Report(files, pairs, dropped, findings)
 
 
 def _read(
@@ -250,15 +243,16 @@ def _unknown(files: list[FileFigures], most: float, chosen: bool) -> Iterator[Fi
         yield Finding(name, "warning", file.unknown, message)
 
 
-def _kept(part: Part, max_length: int, ratio: float | None) -> Kept | None:
+def _kept(
+    part: Part, max_length: int, ratio: float | None
+) -> tuple[int | None, Dropped]:
     if not part.paired:
-        return None
+        return None, Dropped()
     shorter = np.minimum(part.source.tokens, part.target.tokens)
     longer = np.maximum(part.source.tokens, part.target.tokens)
     short = part.complete & (longer <= max_length)
     even = short & (longer <= ratio * shorter) if ratio else short
-    return Kept(
-        pairs=int(even.sum()),
+    return int(even.sum()), Dropped(
         empty=int((~part.complete & ~part.broken).sum()),
         too_long=int((part.complete & ~short).sum()),
         undecodable=int(part.broken.sum()),
@@ -266,11 +260,10 @@ def _kept(part: Part, max_length: int, ratio: float | None) -> Kept | None:
     )
 
 
-def _nothing_left(part: Part, kept: Kept | None) -> Iterator[Finding]:
-    if kept and not kept.pairs:
-        message = (
-            f"no pair of {part.files} is left to train on: {kept.empty:,} have an "
-            f"empty side, {kept.too_long:,} are too long, {kept.undecodable:,} not "
-            f"UTF-8, {kept.uneven:,} uneven."
-        )
-        yield Finding("nothing-left", "error", len(part.source), message)
+def _nothing_left(part: Part, dropped: Dropped) -> Finding:
+    message = (
+        f"no pair of {part.files} is left to train on: {dropped.empty:,} have an empty "
+        f"side, {dropped.too_long:,} are too long, {dropped.undecodable:,} not UTF-8, "
+        f"{dropped.uneven:,} uneven."
+    )
+    return Finding("nothing-left", "error", len(part.source), message)

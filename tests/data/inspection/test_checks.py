@@ -5,6 +5,7 @@ import pytest
 
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
+from kvnmt.data.encoding import Dropped
 from kvnmt.data.inspection.findings import line_numbers
 from kvnmt.data.inspection.scan import KINDS
 from kvnmt.data.inspection.validate import ValidateConfig, validate
@@ -17,7 +18,7 @@ def test_different_line_counts_are_an_error(tmp_path):
     assert (finding.severity, finding.count) == ("error", 38)
     for part in ("a.src has 40 lines", "a.trg has 2 lines"):
         assert part in finding.message
-    assert report.kept is None
+    assert report.pairs is None
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_empty_lines_are_told(tmp_path, blank):
     assert "a.trg, lines 5 and 10" in finding.message
     report = look_bytes(tmp_path, b"b\n" * 10, data, faulty="skip")
     assert only(report, "empty-line").severity == "note"
-    assert report.kept == (8, 2, 0, 0, 0)
+    assert (report.pairs, report.dropped) == (8, Dropped(empty=2))
 
 
 def test_what_is_not_utf8_is_left_out_where_it_is_skipped(tmp_path):
@@ -80,7 +81,7 @@ def test_what_is_not_utf8_is_left_out_where_it_is_skipped(tmp_path):
     assert only(stopped, "undecodable").severity == "error"
     report = look_bytes(tmp_path, source, target, min_count=1, faulty="skip")
     assert only(report, "undecodable").severity == "note" and not report.serious
-    assert report.kept == (1, 1, 0, 2, 0)
+    assert (report.pairs, report.dropped) == (1, Dropped(empty=1, undecodable=2))
     assert [file.unknown for file in report.files] == [4, 1]
     paths = tmp_path / "a.src", tmp_path / "a.trg"
     data = DataConfig(*paths, *paths, min_count=1, faulty="skip")
@@ -113,7 +114,7 @@ def test_uneven_and_long_pairs_are_told(tmp_path):
     assert long.message.endswith(
         "more than 11 words; training on words leaves such pairs out."
     )
-    assert report.kept == (22, 0, 1, 0, 0)
+    assert (report.pairs, report.dropped) == (22, Dropped(too_long=1))
 
 
 def test_sides_without_spaces_are_compared_by_their_characters(tmp_path):

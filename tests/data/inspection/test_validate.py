@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
+from kvnmt.data.encoding import Dropped
 from kvnmt.data.inspection.validate import ValidateConfig, validate
 from kvnmt.data.lines import disguise
 from kvnmt.data.subwords import build_subwords
@@ -27,7 +28,7 @@ def test_a_clean_corpus_has_no_faults(tmp_path, clean):
     report = look(tmp_path, clean)
     assert report.findings == []
     assert not report.serious
-    assert report.kept == (1500, 0, 0, 0, 0)
+    assert (report.pairs, report.dropped) == (1500, Dropped())
     assert [(file.part, file.side, file.lines) for file in report.files] == [
         *(("train", "source", 1500), ("train", "target", 1500)),
         *(("valid", "source", 150), ("valid", "target", 150)),
@@ -69,10 +70,10 @@ def test_figures_are_those_of_training(tmp_path):
     choices = {"max_length": 6, "faulty": "skip", "vocabulary_size": 12}
     report = validate(ValidateConfig(**paths, **choices))
     expected = load_corpora(DataConfig(**paths, **choices))
-    assert report.kept is not None
-    assert report.kept.pairs == len(expected.train.source)
+    assert report.pairs == len(expected.train.source)
     left_out = (
-        f"{report.kept.too_long} longer than 6 tokens, {report.kept.empty} with an"
+        f"{report.dropped.too_long} longer than 6 tokens, "
+        f"{report.dropped.empty} with an"
     )
     assert left_out in expected.report
     for i, encoded in enumerate((expected.valid.source, expected.valid.target)):
@@ -97,8 +98,10 @@ def test_pairs_that_a_run_finds_uneven_are_left_out(tmp_path, clean):
     words = Vocabularies(words_of(clean["train"][0]), words_of(clean["train"][1]))
     sides = [["a b c d", "a", "b c"], ["A", "A", "B C"]]
     config = ValidateConfig(**write(tmp_path, {"train": sides}), max_ratio=9)
-    assert validate(config, words, 1.0).kept == (2, 0, 0, 0, 1)
-    assert validate(config, words).kept == (3, 0, 0, 0, 0)
+    for ratio, uneven in ((1.0, 1), (None, 0)):
+        report = validate(config, words, ratio)
+        assert report.pairs == 3 - uneven
+        assert report.dropped == Dropped(uneven=uneven)
 
 
 def test_test_text_in_the_text_of_validation_is_told(tmp_path, clean):
