@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kvnmt.cli.pairs import Batched, windows
 from kvnmt.console import counting, say
-from kvnmt.data.config import DataConfig, with_limit
+from kvnmt.data.config import DataConfig, longest
 from kvnmt.data.encoding import tokenised
 from kvnmt.data.sources import TextReader, open_text
 from kvnmt.data.text import Block, clean
@@ -97,11 +97,11 @@ def _by_attention(
     run: Run, limits: tuple[int, int], left_out: list[int], block: Block
 ) -> NDArray[np.int64]:
     text = clean(block, "skip")
-    longest = with_limit(run.experiment.data, run.vocabularies.kinds).longest
+    limit = longest(run.experiment.data, run.vocabularies.kinds)
     links = [np.zeros((0, 2), np.int64)]  # perhaps no pair is left of the block
     for part in windows(text, limits[0]):
         pairs = text.source[part], text.target[part]
-        some, long = attended_links(run, *pairs, longest, limits)
+        some, long = attended_links(run, *pairs, limit, limits)
         links.append(some)
         left_out.append(long)
     return np.concatenate(links)

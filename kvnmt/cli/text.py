@@ -13,7 +13,7 @@ from rich.text import Text
 from kvnmt.cli.flags import FLAT
 from kvnmt.console import print_json, print_table, say
 from kvnmt.data import plan
-from kvnmt.data.config import OF_COUNTED, DataConfig, with_limit
+from kvnmt.data.config import OF_COUNTED, DataConfig, longest
 from kvnmt.data.corpus import Prepared, prepare_train
 from kvnmt.data.inspection.validate import FileFigures, Report, ValidateConfig, validate
 from kvnmt.data.prepare import described
@@ -52,8 +52,8 @@ class Validate:
             data, ratio = experiment.data, experiment.data.max_ratio
             if config.faulty is None:
                 config = dataclasses.replace(config, faulty=data.faulty)
-            longest = config.max_length or with_limit(data, trained.kinds).longest
-            config = dataclasses.replace(config, max_length=longest)
+            most = config.max_length or longest(data, trained.kinds)
+            config = dataclasses.replace(config, max_length=most)
         report = validate(config, trained, ratio)
         if self.json:
             print_json(report.as_plain())
@@ -88,8 +88,8 @@ def _print_prepared(
     table = Table(box=None, show_header=False)
     lengths = prepared.train.lengths
     table.add_row("training pairs", f"{len(lengths):,}")
-    limited = with_limit(config, prepared.vocabularies.kinds)
-    table.add_row("left out", described(prepared.dropped, limited))
+    left_out = described(prepared.dropped, config, prepared.vocabularies.kinds)
+    table.add_row("left out", left_out)
     sides = ("source", "target")
     for side, words, tokens in zip(sides, prepared.vocabularies, lengths.T):
         size = f"{len(words):,} ({digest(words)})"

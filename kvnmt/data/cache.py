@@ -26,7 +26,7 @@ from rich.console import Console
 from kvnmt import files
 from kvnmt.console import say
 from kvnmt.data.batches import EncodedCorpus, Sentences
-from kvnmt.data.config import ONLY_BUILDS, DataConfig
+from kvnmt.data.config import ONLY_BUILDS, DataConfig, Kind, longest
 from kvnmt.data.encoding import Dropped, EncodedBlock
 from kvnmt.data.vocabularies import (
     Vocabularies,
@@ -69,7 +69,9 @@ def key_of(
     ignored = NEVER_MATTERS.union(ONLY_BUILDS if trained else ())
     names = {field.name for field in fields(config)} - ignored
     decides = {name: getattr(config, name) for name in names}
-    decides |= {"longest": config.longest, "format": FORMAT, "files": digests}
+    decides |= {"format": FORMAT, "files": digests}
+    kinds: set[Kind] = trained.kinds if trained else {config.vocabulary}
+    decides["longest"] = longest(config, kinds)
     if trained:
         decides["vocabularies"] = [digest(side) for side in trained]
     elif config.codes:

@@ -2,7 +2,7 @@
 """Where text comes from and how it becomes ids: what a user chooses."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -105,22 +105,16 @@ class DataConfig:
         """How many segmentations an epoch has; without dropout all are the same."""
         return self.segmentations if self.subword_dropout else 1
 
-    @property
-    def longest(self) -> int:
-        """Most tokens of a side that is trained on, EOS not counted.
 
-        If vocabularies exist already, `with_limit` must be called first.
-        """
-        return self.max_length or LONGEST[self.vocabulary]
+def longest(config: DataConfig, kinds: Collection[Kind]) -> int:
+    """Most tokens of a side that is trained on, EOS not counted.
 
-
-def with_limit(config: DataConfig, kinds: Collection[Kind]) -> DataConfig:
-    """The config, with the limit of tokens for sentences of these kinds of tokens.
-
-    Vocabularies that are taken, not built, may be of other kinds than the config's.
+    Args:
+        config: The choices.
+        kinds: Of the vocabularies' tokens; those that are taken, not built, may be of
+            other kinds than the config's.
     """
-    longest = max(LONGEST[kind] for kind in kinds)
-    return replace(config, max_length=config.max_length or longest)
+    return config.max_length or max(LONGEST[kind] for kind in kinds)
 
 
 def check_vocabularies(config: DataConfig, *starts: DataConfig) -> None:

@@ -13,7 +13,7 @@ from kvnmt.console import people_console
 from kvnmt.data import advice, cache, prepare, sources
 from kvnmt.data.batches import EncodedCorpus, Sentences, encoded
 from kvnmt.data.cache import Prepared
-from kvnmt.data.config import DataConfig, with_limit
+from kvnmt.data.config import DataConfig, longest
 from kvnmt.data.encoding import Dropped, EncodedBlock, tokenised
 from kvnmt.data.sources import TextReader
 from kvnmt.data.text import collect, nothing_left
@@ -67,14 +67,14 @@ def load_corpora(
         source=chain.from_iterable(part.source for part in pairs),
         target=chain.from_iterable(part.target for part in pairs),
     )
-    limited = with_limit(config, vocabularies.kinds)
+    limits = config, vocabularies.kinds
     ways = f" in {config.ways} segmentations" * (config.ways > 1)
     report = (
         f"{len(prepared.train.source):,} training pairs{ways} (left out: "
-        f"{prepare.described(prepared.dropped, limited)}"
+        f"{prepare.described(prepared.dropped, *limits)}"
         f"{_linked(config, prepared.train)}), {len(references):,} "
-        f"validation pairs (left out: {prepare.described(left_out, config)}"
-        f"{_longer(valid, limited.longest)}), "
+        f"validation pairs (left out: {prepare.described(left_out, *limits)}"
+        f"{_longer(valid, longest(*limits))}), "
         f"vocabularies of {len(vocabularies.source):,} and {len(vocabularies.target):,}"
     )
     warnings = [advice.cut_before(vocabularies, pairs)]
@@ -155,10 +155,8 @@ def prepare_train(
                 "data.vocabularies",
             )
         trained = load_vocabularies(config.vocabularies)
-    if trained:
-        config = with_limit(config, trained.kinds)
-        if config.subword_dropout:
-            check_merges(trained)
+    if trained and config.subword_dropout:
+        check_merges(trained)
     # Before all words are counted.
     prepare.check_cut(config, trained.kinds if trained else {config.vocabulary})
     if config.cache:
@@ -223,10 +221,10 @@ def _some_left(
         return
     if not (dropped.too_long or dropped.uneven):
         raise nothing_left(text.unit)
+    left_out = prepare.described(dropped, config, vocabularies.kinds)
     raise OptionError(
-        f"no pair of '{text.name}' is left to train on; left out: "
-        f"{prepare.described(dropped, config)}; raise {{0}}, or look the text over "
-        "with kvnmt validate.",
+        f"no pair of '{text.name}' is left to train on; left out: {left_out}; raise "
+        "{0}, or look the text over with kvnmt validate.",
         "data.max_length" if dropped.too_long else "data.max_ratio",
     )
 

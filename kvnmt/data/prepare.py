@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from kvnmt.console import counting
 from kvnmt.data.codes import Codes, keep_pieces, read_codes
-from kvnmt.data.config import OF_MERGES, DataConfig, Kind
+from kvnmt.data.config import OF_MERGES, DataConfig, Kind, longest
 from kvnmt.data.encoding import Dropped, EncodedBlock, PairEncoder
 from kvnmt.data.lines import disguise
 from kvnmt.data.pool import in_order
@@ -48,7 +48,7 @@ def encode_text(
     encoder = PairEncoder(
         vocabularies,
         config.faulty,
-        longest=config.longest,
+        longest=longest(config, vocabularies.kinds),
         max_ratio=config.max_ratio,
         subword_dropout=config.subword_dropout,
         segmentations=config.ways,
@@ -103,10 +103,10 @@ def workers_for(config: DataConfig, text: TextReader) -> int:
     return workers if workers > 1 else 0
 
 
-def described(dropped: Dropped, config: DataConfig) -> str:
+def described(dropped: Dropped, config: DataConfig, kinds: Collection[Kind]) -> str:
     """How many pairs were left out and why, for people."""
     reasons = {
-        f"longer than {config.longest} tokens": dropped.too_long,
+        f"longer than {longest(config, kinds)} tokens": dropped.too_long,
         "with an empty side": dropped.empty,
         "not UTF-8": dropped.undecodable,
         f"with a side {config.max_ratio or 0:g} times the other": dropped.uneven,

@@ -15,7 +15,7 @@ import cattrs
 from cattrs.v import format_exception
 
 from kvnmt.console import say
-from kvnmt.data.config import with_limit
+from kvnmt.data.config import longest
 from kvnmt.data.vocabularies import (
     Vocabularies,
     check_digests,
@@ -226,8 +226,7 @@ def load_ensemble(folders: Sequence[Path], joined: Joined = Joined()) -> Run:
 
 def longest_input(run: Run) -> int:
     """Most tokens of a line that is translated whole, unless a user says otherwise."""
-    trained = with_limit(run.experiment.data, run.vocabularies.kinds).longest
-    return max(USUAL, trained)
+    return max(USUAL, longest(run.experiment.data, run.vocabularies.kinds))
 
 
 def _reason(error: BaseException, kind: type | None) -> str:

@@ -22,6 +22,7 @@ from experiments.parts.paper_texts import MadeUp, Material, PaperOptions
 from experiments.parts.papers import Paper
 from experiments.wang import Wang
 from kvnmt.data import synthetic
+from kvnmt.data.config import longest as most_tokens
 from kvnmt.errors import UserError
 from kvnmt.evaluation import System, Test, alignment
 from kvnmt.fields import check_fields
@@ -119,7 +120,7 @@ def test_the_settings_are_those_of_the_papers(
     last = rows(MODULES[module](workdir=Path("runs")), module.PAPER)[-1]
     model, data = last.experiment.model, last.experiment.data
     assert (model.embedding, model.state, model.encoder) == (embedding, state, state)
-    assert (model.merge, data.longest) == (merge, longest)
+    assert (model.merge, most_tokens(data, {data.vocabulary})) == (merge, longest)
     assert last.experiment.training.batch_size == batch
     assert last.experiment.optimizer.name == optimizer
     assert last.experiment.search.beam == 10
@@ -216,7 +217,8 @@ def test_german_has_pieces_and_results_of_its_own(tmp_path):
     paper = meng.paper_of(options)
     row = rows(options, paper)[0]
     assert (row.data, row.folder.name) == ("de-en", "de-en-rnnsearch-star-scratch-1")
-    assert (row.experiment.data.subwords, row.experiment.data.longest) == (36000, 100)
+    data = row.experiment.data
+    assert (data.subwords, most_tokens(data, {data.vocabulary})) == (36000, 100)
 
 
 def test_positions_and_trees_of_self_attention(text, tmp_path):
