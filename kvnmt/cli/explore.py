@@ -8,7 +8,7 @@ from pathlib import Path
 import tyro
 
 from kvnmt.cli.ensembling import Ensembling
-from kvnmt.cli.flags import check_coverage, names
+from kvnmt.cli.flags import check_coverage
 from kvnmt.console import say
 from kvnmt.data.lines import opened
 from kvnmt.data.text import clean, count_parallel, decode_lines, parallel_blocks
@@ -24,7 +24,6 @@ from kvnmt.inference.config import (
     check_search,
     check_unsearched,
 )
-from kvnmt.runs.directory import load_translator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +47,10 @@ class Explore(Ensembling):
         """Explores."""
         check_fields(self)
         check_search(self.search)
-        if not self.runs:
-            raise UserError("name at least one run directory.")
         if self.forced and not self.reference:
             raise UserError("--forced reads the references; give --reference.")
         use_cores()
-        first, *others = names(self.runs)
-        runs = {first: load_translator(self.runs[0], self.ensemble, self.joined)}
-        runs |= dict(zip(others, map(load_translator, self.runs[1:])))
+        runs = self.load(self.runs)
         check_coverage(0 if self.forced else self.search.coverage, runs)
         source, reference = self._read()
         claim(self.output, [self.source, self.reference])

@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from kvnmt.cli.ensembling import Ensembling
-from kvnmt.cli.flags import check_coverage, names
+from kvnmt.cli.flags import check_coverage
 from kvnmt.console import say
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError
@@ -19,7 +19,7 @@ from kvnmt.files import claim
 from kvnmt.inference.config import SearchConfig, check_search, shape_of
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.shortlist_file import read_shortlist
-from kvnmt.runs.directory import Run, load_translator
+from kvnmt.runs.directory import Run
 from kvnmt.serve.guard import VARIABLE, guard_of
 from kvnmt.serve.limits import MOST_ROWS, Limits
 
@@ -48,8 +48,6 @@ class Serve(Ensembling):
     def __call__(self) -> None:
         """Serves."""
         check_fields(self)
-        if not self.runs:
-            raise UserError("name at least one run directory.")
         missing = [name for name in NEEDED if find_spec(name) is None]
         if missing:
             raise UserError(
@@ -71,7 +69,7 @@ class Serve(Ensembling):
         from kvnmt.serve import server  # here, since the extra may be missing
 
         with server.listen(self.host, self.port) as listening:
-            runs = self._read()
+            runs = self.load(self.runs)
             check_coverage(self.search.coverage, runs)
             words = self._shortlists(runs)
             serving = server.make_serving(
@@ -89,12 +87,6 @@ class Serve(Ensembling):
                 f"--search.batch-size is {size} but a service answers {MOST_ROWS} "
                 "lines at a time at most, so that nobody waits long; lower it."
             )
-
-    def _read(self) -> dict[str, Run]:
-        """The systems by name; an ensemble has that of its first run."""
-        first, *others = names(self.runs)
-        runs = {first: load_translator(self.runs[0], self.ensemble, self.joined)}
-        return runs | dict(zip(others, map(load_translator, self.runs[1:])))
 
     def _shortlists(self, runs: dict[str, Run]) -> dict[str, Shortlist]:
         """The table as each system reads it, if there is one."""
