@@ -14,7 +14,7 @@ from kvnmt.runs.config import Experiment
 from kvnmt.training import records as metrics
 from kvnmt.training.checkpoints import manifest as manifests
 from tests.helpers import timeless, tiny, toy_data
-from tests.training.children import KILLED, End, start
+from tests.training.children import KILLED, End, quick, start
 
 # KVNMT_KILLS=30 for a thorough look; it takes some minutes.
 KILLS = int(os.environ.get("KVNMT_KILLS", "2"))
@@ -33,7 +33,7 @@ def exp(base) -> Experiment:
     epochs = 5 * KILLS - 1
     choices = {"epochs": epochs, "validate_every": 20, "save_every": 7, "patience": 99}
     own = {"accumulate": 2, "ema": 0.9, "keep_every": 100, "shapes": 1}
-    return tiny(toy_data(base / "text"), **choices, **own)
+    return quick(tiny(toy_data(base / "text"), **choices, **own))
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ from tests.helpers import (
     toy_data,
     write_untrained,
 )
-from tests.training.children import Cluster, End, start
+from tests.training.children import Cluster, End, quick, start
 from tests.training.pretended import in_both, pretend_two
 
 
@@ -132,7 +132,7 @@ def test_a_process_without_room_ends_both_at_once(tmp_path):
     """
     data = toy_data(tmp_path / "text")
     write_untrained(tiny(data), tmp_path / "before")
-    exp = tiny(data, shapes=1, epochs=2, warm_start=tmp_path / "before")
+    exp = quick(tiny(data, shapes=1, epochs=2, warm_start=tmp_path / "before"))
     before = time.monotonic()
     said = train_two(tmp_path / "run", exp, 2, End(full_at=2), devices=1)
     assert time.monotonic() - before < 300  # orbax by itself waits four times as long
@@ -148,7 +148,7 @@ def test_processes_start_from_the_same_arrays(tmp_path):
     for name, draw in (("one", first_params), ("other", drawn)):
         write_untrained(tiny(data), tmp_path / name, draw)
     one, other = (
-        tiny(data, shapes=1, epochs=1, warm_start=tmp_path / name)
+        quick(tiny(data, shapes=1, epochs=1, warm_start=tmp_path / name))
         for name in ("one", "other")
     )
     said = train_two(tmp_path / "run", one, 2, devices=1, other=other)
@@ -159,7 +159,7 @@ def test_processes_start_from_the_same_arrays(tmp_path):
 @pytest.mark.slow
 def test_processes_without_a_folder_that_all_see_train_nothing(tmp_path):
     """Checkpoints would have holes, and nobody would be told."""
-    exp = tiny(toy_data(tmp_path / "text"), shapes=1, epochs=1)
+    exp = quick(tiny(toy_data(tmp_path / "text"), shapes=1, epochs=1))
     run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
     said = train_two(run, exp, 2, devices=1, elsewhere=elsewhere)
     for path, each in zip((run, elsewhere), said):
@@ -170,7 +170,7 @@ def test_processes_without_a_folder_that_all_see_train_nothing(tmp_path):
 @pytest.mark.slow
 def test_a_process_that_fails_alone_ends_both(tmp_path):
     """The others meet it on their devices, where it never comes."""
-    exp = tiny(toy_data(tmp_path / "text"), shapes=1, epochs=2)
+    exp = quick(tiny(toy_data(tmp_path / "text"), shapes=1, epochs=2))
     before = time.monotonic()
     said = train_two(tmp_path / "run", exp, 2, End(fails=True), devices=1)
     assert time.monotonic() - before < 240  # JAX by itself waits for five minutes
