@@ -87,7 +87,7 @@ def test_one_scan_of_both_directions_reads_as_two_do(kind, drops, x64):
         read = encoder.encode(config, params, *some)
         return jnp.sum(jnp.sin(read.annotations)) + jnp.sum(read.backward_first**2)
 
-    both = jax.value_and_grad(total, argnums=(0, 1))
+    both = jax.jit(jax.value_and_grad(total, argnums=(0, 1)), static_argnums=2)
     apart, once = (both(params, X, Scanning(joined=joined)) for joined in (False, True))
     for one, other in zip(*map(jax.tree.leaves, (apart, once)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
