@@ -63,6 +63,7 @@ from tests.training.jobs import (
     Killed,
     compiling,
     fit_with,
+    idle,
     job_and_draw,
     job_of,
     killed_after,
@@ -124,9 +125,8 @@ def test_copying_is_learnt(base):
 def test_a_warm_epoch_compiles_nothing(tmp_path, data):
     """All of it: steps, validation, translation, checkpoint; nor does another seed."""
     counts: list[int] = []
-    exp = replaced(
-        tiny(data, epochs=3, shapes=2), "model.embedding", 6
-    )  # of no other test
+    exp = tiny(data, epochs=3, shapes=2)
+    exp = replaced(exp, "model.dropout.output", 0.11)  # of no other test
     with compiling() as names:
         after_validations = watching(lambda: counts.append(len(names)))
         experiment.run(exp, tmp_path / "run", console=after_validations)
@@ -278,7 +278,8 @@ def test_a_schedule_that_ends_before_training_is_told(tmp_path, data):
     before = dataclasses.replace(exp.optimizer, schedule="cosine", schedule_steps=2)
     exp = dataclasses.replace(exp, optimizer=before)
     out = io.StringIO()
-    experiment.run(exp, tmp_path / "run", console=Console(file=out, width=200))
+    console = Console(file=out, width=200)
+    fit_with(exp, tmp_path / "run", step=idle, console=console)
     told = f"schedule cosine reaches 0 at step 2, and steps up to {EPOCH} learn nothing"
     assert told in out.getvalue()
     last = dataclasses.replace(before, schedule_steps=EPOCH)
@@ -783,7 +784,8 @@ def standstill(params: Params) -> dict[str, float]:
 def test_a_run_that_does_not_improve_stops(tmp_path, data, metric):
     def go_on(patience: int, resume: bool = True, **least: int) -> loop.Result:
         exp = tiny(data, epochs=9, patience=patience, metric=metric, **least)
-        return fit_with(exp, tmp_path / "run", validate=standstill, resume=resume)
+        choices = {"step": idle, "validate": standstill, "resume": resume}
+        return fit_with(exp, tmp_path / "run", **choices)
 
     result = go_on(2, resume=False)
     assert result.stopped_early
@@ -804,11 +806,12 @@ def test_a_run_that_does_not_improve_stops(tmp_path, data, metric):
 def test_a_rate_that_is_given_anew_has_not_fallen(tmp_path, data, given, rate):
     falling = OptimizerConfig(learning_rate=0.03, plateau=0.1, plateau_patience=1)
     exp = dataclasses.replace(tiny(data, epochs=2), optimizer=falling)
-    fit_with(exp, tmp_path / "run", validate=standstill)
+    fit_with(exp, tmp_path / "run", step=idle, validate=standstill)
     more = dataclasses.replace(
         tiny(data, epochs=3), optimizer=dataclasses.replace(falling, **given)
     )
-    fit_with(more, tmp_path / "run", validate=standstill, resume=True)
+    choices = {"step": idle, "validate": standstill, "resume": True}
+    fit_with(more, tmp_path / "run", **choices)
     # The fall of the third validation comes before its record.
     last = records(tmp_path / "run")[-1]["learning_rate"]
     assert last == pytest.approx(rate)
@@ -817,7 +820,7 @@ def test_a_rate_that_is_given_anew_has_not_fallen(tmp_path, data, given, rate):
 def test_a_rate_falls_after_as_many_validations_as_may_be_no_better(tmp_path, data):
     falling = OptimizerConfig(learning_rate=0.03, plateau=0.1, plateau_patience=2)
     exp = dataclasses.replace(tiny(data, epochs=4), optimizer=falling)
-    fit_with(exp, tmp_path / "run", validate=standstill)
+    fit_with(exp, tmp_path / "run", step=idle, validate=standstill)
     rates = [record["learning_rate"] for record in records(tmp_path / "run")]
     assert rates == pytest.approx([0.03, 0.03, 0.03, 0.003])
 
