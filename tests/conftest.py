@@ -58,6 +58,7 @@ os.environ.setdefault("GLIBC_TUNABLES", "")
 # a tenth of the time, and where in Python each operation stands is written for nobody.
 gc.set_threshold(100_000, 20, 100)
 jax.config.update("jax_traceback_in_locations_limit", 0)
+os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"  # of what tests start
 share_contexts()
 
 # Programs are compiled once for all processes, those that tests start too, and kept for

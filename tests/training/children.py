@@ -120,7 +120,6 @@ def _train(
     share_contexts()
     gc.freeze()
     gc.disable()  # it is over in seconds
-    jax.config.update("jax_traceback_in_locations_limit", 0)
     charts.learning_curve = lambda records, path: path.write_bytes(b"")
     train.check_step = lambda *_, **__: None  # traces loss and search for messages
     if cluster:
