@@ -116,7 +116,8 @@ def _only_counted(
 ) -> tuple[TrainState, Metrics]:
     one = jnp.ones(())
     loss = Loss(*(one for _ in fields(Loss)))
-    return state.replace(step=state.step + 1), Metrics(loss, one, jnp.bool_(False))
+    counted = replace(state, step=state.step + 1)
+    return counted, Metrics(loss, one, jnp.bool_(False))
 
 
 def idle(step: Any) -> Any:
