@@ -75,6 +75,7 @@ TABLES = (
     Summary(name="all_systems", columns=COLUMNS[1:-1], by=("system",)),
     Summary(name="all_systems-warmup", columns=COLUMNS[1:-1], by=("system",)),
     Summary(name="all_systems-guided", columns=COLUMNS[1:-1], by=("system",)),
+    Summary(name="all_systems-forget", columns=COLUMNS[1:-1], by=("system",)),
     Summary(
         name="all_systems-sgd",
         columns=[Column(("multi30k", "bleu"), "BLEU test2016, 1 epoch", "{:.2f}")],

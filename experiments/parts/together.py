@@ -85,7 +85,7 @@ def most_alike(row: Row, count: int, measured: Measured) -> OtherRow:
 
 
 def mean_of_kept(row: Row, measured: Measured) -> OtherRow:
-    """The row of the mean of all checkpoints that a run keeps.
+    """The row of the mean of all checkpoints with a score that a run keeps.
 
     Args:
         row: The run, which is trained.
@@ -95,14 +95,15 @@ def mean_of_kept(row: Row, measured: Measured) -> OtherRow:
 
     def work() -> Figures:
         make_folder(folder)
-        kept = CheckpointFolder(row.folder / "checkpoints", False, say).steps()
+        checkpoints = CheckpointFolder(row.folder / "checkpoints", False, say)
+        count = len(checkpoints.last_steps(len(checkpoints.steps())))
         if not (folder / "run").exists():
-            average([row.folder], folder / "run", last=len(kept))
+            average([row.folder], folder / "run", last=count)
         run = load_run(folder / "run")
         figures: Figures = {
             "seed": row.experiment.training.seed,
             "parameters": count_parameters(run.params),
-            "checkpoints": len(kept),
+            "checkpoints": count,
         }
         return figures | measured(run, folder)
 

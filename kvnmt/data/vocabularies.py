@@ -210,8 +210,9 @@ def _read_words(data: bytes) -> Words:
         raise ValueError("its lines end in carriage returns; save it with line feeds")
     if len(lines) >= LISTED and all(map(COUNTED.fullmatch, lines)):
         raise ValueError(
-            "its lines are words with numbers, as other programs write them; keep the "
-            "words (cut -f 1) and leave out <unk>, <s> and </s>"
+            "its lines are words with numbers; keep the words (sed "
+            "'s/[[:space:]].*//') without <unk>, <s>, </s> and <pad>, or, of pieces "
+            f"that begin with {SPACE}, give their model as source.model"
         )
     places: dict[str, int] = {}
     for number, word in enumerate(lines, 1):

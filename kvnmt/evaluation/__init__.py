@@ -34,8 +34,6 @@ MEASURES: dict[str, Measure] = {
     "significance": Measure(
         significance.measure, significance.check, OF_BLEU, lambda _, s: len(s) > 1
     ),
-    # TER and chrF++
-    "edits": Measure(edits.measure, edits.check, OF_STRINGS),
     # those of --sentence-scores: their means, and tests
     "sentence-scores": Measure(
         sentence_scores.measure,
@@ -68,4 +66,6 @@ MEASURES: dict[str, Measure] = {
         lambda test, _: test.brackets is not None,
         translates=False,
     ),
+    # TER and chrF++; last, since it is slow
+    "edits": Measure(edits.measure, edits.check, OF_STRINGS),
 }

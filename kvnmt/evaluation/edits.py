@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from kvnmt.data.scripts import unspaced
 from kvnmt.evaluation.base import Column, Report, System, Test
 from kvnmt.metrics.bleu import corpus_chrf, corpus_ter
 
@@ -15,6 +16,9 @@ COLUMNS = (
 NOTE = (
     "TER: insertions, deletions, substitutions and shifts for 100 words of the "
     "reference; less is better"
+)
+UNSPACED = (
+    "reference: no spaces between words; TER takes ideographs for words, chrF2++ lines"
 )
 
 
@@ -39,4 +43,6 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
             }
         )
         notes = [f"TER: {ter.signature}", f"chrF2++: {chrf.signature}"]
-    return Report("edits", COLUMNS, rows, [*notes, NOTE, *test.unsegmented])
+    if unspaced(test.reference):
+        notes.append(UNSPACED)
+    return Report("edits", COLUMNS, rows, [*notes, NOTE])

@@ -107,6 +107,10 @@ MAY_CHANGE = (
 )
 
 
+# What a search with a beam in validation takes from the run's, too.
+OF_BEAM = "search.normalization", "search.alpha"
+
+
 class UnlistedError(UserError):
     """A config names a mechanism that no catalogue lists."""
 
@@ -172,6 +176,8 @@ def check_kept(saved: Experiment, asked: Experiment, folder: Path) -> None:
             with both values.
     """
     before, now = leaves(to_plain(saved)), leaves(to_plain(asked))
+    kept = () if saved.training.valid_beam == 1 else OF_BEAM
+    may_change = [path for path in MAY_CHANGE if path not in kept]
     mechanisms = [
         path.removesuffix("name")
         for path in before
@@ -183,7 +189,7 @@ def check_kept(saved: Experiment, asked: Experiment, folder: Path) -> None:
         path
         for path in before | now
         if _compared(path, before) != _compared(path, now)
-        and not any(f"{path}.".startswith(f"{free}.") for free in MAY_CHANGE)
+        and not any(f"{path}.".startswith(f"{free}.") for free in may_change)
         # The options of another mechanism are other options.
         and (path.endswith(".name") or not path.startswith(tuple(mechanisms)))
     ]

@@ -7,6 +7,7 @@ from itertools import islice
 import numpy as np
 
 from kvnmt.data.batches import Sentences
+from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import Corpora
 from kvnmt.data.vocabulary import UNK
 from kvnmt.errors import flag
@@ -34,7 +35,7 @@ def warnings(corpora: Corpora, experiment: Experiment) -> Iterator[str]:
         what, instead = mistake
         name = flag("training.bleu_tokenize")
         yield f"warning: {what}; give {name} {instead}"
-    yield from _unknown(corpora.valid.source)
+    yield from _unknown(corpora.valid.source, experiment.data)
     references, target = corpora.references[:LINES], corpora.vocabularies.target
     written = [target.decode(ids) for ids in islice(corpora.valid.target, LINES)]
     best, whole = (
@@ -63,12 +64,19 @@ def warnings(corpora: Corpora, experiment: Experiment) -> Iterator[str]:
         )
 
 
-def _unknown(source: Sentences) -> Iterator[str]:
+def _unknown(source: Sentences, data: DataConfig) -> Iterator[str]:
     """Tells of source words that are of another language, perhaps, or cut otherwise."""
+    remedy = f"; {flag('data.vocabulary')} bpe leaves few" * (
+        data.vocabulary == "words"
+    )
+    if data.vocabularies:
+        remedy = (
+            "; is the vocabulary of this language, and of text that is cut and cased "
+            "in this way?"
+        )
     words = len(source.ids) - len(source)  # without EOS
     if (share := np.sum(source.ids == UNK) / max(words, 1)) > STRANGE:
         yield (
             f"warning: {share:.0%} of the source tokens of the validation text are "
-            "unknown; is the vocabulary of this language, and of text that is cut and "
-            "cased in this way?"
+            f"unknown{remedy}"
         )

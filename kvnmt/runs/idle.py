@@ -70,12 +70,10 @@ def _check_plateau(experiment: Experiment, *starts: Experiment) -> None:
         return *falls, training.patience, training.min_epochs
 
     factor, falls, stops, least = waits(experiment)
-    if (
-        factor < 1
-        and falls >= stops
-        and not least
-        and waits(experiment) not in map(waits, starts)
-    ):
+    # Until then nothing stops; how many validations come before is known of epochs.
+    rescued = least > (0 if experiment.training.validate_every else falls + 1)
+    given = waits(experiment) not in map(waits, starts)
+    if factor < 1 and falls >= stops and not rescued and given:
         raise OptionError(
             f"{{0}} is {falls}, but training stops after {stops} validations without a "
             "better score ({1}), so the rate would never fall; lower the first, or "

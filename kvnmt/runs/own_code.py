@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """A digest of the code of mechanisms that are not kvnmt's own, which a run keeps."""
 
+import ast
 import json
 import sys
 import sysconfig
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
+from importlib.util import resolve_name
 from pathlib import Path
 
 from kvnmt.console import say
 from kvnmt.files import DamagedError, digest, read_small
 from kvnmt.model.config import ModelConfig
 
-KEY = "own_code"  # in versions.json
-KNOWN = {"kvnmt", "experiments", "__main__"}  # told by their commit, or start all
+KEY = "code_of_mechanisms"  # in versions.json
+KVNMT = Path(__file__).resolve().parents[1]
+OURS = KVNMT, KVNMT.parent / "experiments"  # which their commit tells
 PYTHON = Path(sysconfig.get_path("stdlib")).resolve()
 
 
@@ -21,22 +25,15 @@ PYTHON = Path(sysconfig.get_path("stdlib")).resolve()
 def own_code(model: ModelConfig) -> str | None:
     """Tells apart the code of a model's mechanisms; None: kvnmt has them all.
 
-    That is all of their packages, and what was imported from the folder of a file, but
-    not Python itself and what is installed. It is read when this is first asked, best
-    soon after the import.
+    That is the files of the modules that define their options, all of their packages,
+    and what these import from beside them. It is read when this is first asked,
+    best soon after the import.
     """
     parts = model.attention, model.decoder, model.target_context
     names = {type(part).__module__ for part in parts}
-    names = {name for name in names if _top(name) not in KNOWN}
-    modules = _modules() if names else {}
-    places = names | {*map(_top, names)}
-    own = {modules[name] for name in places if name in modules}
-    beside = tuple(file.parent for file in own)
-    files = own | {
-        file
-        for file in modules.values()
-        if any(map(file.is_relative_to, beside)) and not _is_installed(file)
-    }
+    names |= {name.split(".")[0] for name in names}
+    own = {file for name in names if (file := _file(name))}
+    files = own | _taken(names, tuple(file.parent for file in own))
     for file in own:
         files |= {*file.parent.rglob("*.py")} if file.name == "__init__.py" else set()
     with suppress(OSError):  # it may be gone, though it was imported
@@ -45,23 +42,44 @@ def own_code(model: ModelConfig) -> str | None:
     return None
 
 
-def _modules() -> dict[str, Path]:
-    """The files of what was imported, by name."""
-    loaded = list(sys.modules.items())
-    files = {name: getattr(module, "__file__", None) for name, module in loaded}
-    return {
-        name: Path(file).resolve()
-        for name, file in files.items()
-        if file and _top(name) not in KNOWN
-    }
+def _taken(names: set[str], places: tuple[Path, ...]) -> set[Path]:
+    """The files of modules, and of those in some folders that they import."""
+    files, left, seen = set[Path](), [*names], set[str]()
+    while left:
+        name = left.pop()
+        file = None if name in seen else _file(name)
+        seen.add(name)
+        if not file or not any(map(file.is_relative_to, places)):
+            continue
+        if "site-packages" in file.parts:  # where other programs stand beside it
+            continue
+        files.add(file)
+        with suppress(OSError, SyntaxError, ValueError, ImportError):  # it has changed
+            left += _imports(file, sys.modules[name].__package__ or "")
+    return files
 
 
-def _top(module: str) -> str:
-    return module.split(".")[0]
+def _imports(file: Path, package: str) -> Iterator[str]:
+    """What a module may be called that is named in the import statements of a file."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            named = "." * node.level + (node.module or "")
+            module = resolve_name(named, package) if node.level else named
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
-def _is_installed(file: Path) -> bool:
-    return "site-packages" in file.parts or file.is_relative_to(PYTHON)
+def _file(name: str) -> Path | None:
+    """Where a module stands that is neither kvnmt's nor Python's."""
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if not file or name == "__main__":
+        return None
+    file = Path(file).resolve()
+    installed = "site-packages" in file.parts  # which may be inside of Python's folder
+    known = any(map(file.is_relative_to, OURS))
+    return None if known or (file.is_relative_to(PYTHON) and not installed) else file
 
 
 def tell_other_code(folder: Path, model: ModelConfig) -> None:

@@ -24,6 +24,7 @@ Side: TypeAlias = Literal["source", "target"]
 
 GREATEST = float(np.finfo(np.float32).max)  # that an embedding can hold
 LINE = 2**20  # bytes; text has no longer one
+BEGINNING = 0.2  # share of pieces that begin a word, where spaces part words
 
 
 def check_vectors(path: Path, width: int, side: str) -> None:
@@ -38,6 +39,11 @@ def check_vectors(path: Path, width: int, side: str) -> None:
             raise UserError(f"'{path}' is no text: {advice}.")
         if _is_header(text, width):
             text, number = file.readline(LINE), 2
+        if b"\0" in text:
+            raise UserError(
+                f"'{path}' is no text, as a model of another program may be; have that "
+                "write its vectors as text, as .vec files are."
+            )
         if text:
             _check_width(text, f"'{path}', line {number}", width, side)
 
@@ -78,11 +84,10 @@ def with_vectors(
             "leave {0} out.",
             f"training.{side}_vectors",
         )
-    begins = (piece.startswith(SPACE) for piece in vocabulary.pieces([*vectors]))
-    if isinstance(vocabulary, Subwords) and not any(begins):
+    if isinstance(vocabulary, Subwords) and _within_words(vocabulary, [*vectors]):
         raise OptionError(
             f"'{path}' has vectors for {counted(len(vectors), 'piece')} within words "
-            f"and for none that begins one, as all words do here with {SPACE}; write "
+            f"and for none that begins one, which has {SPACE} before it here; write "
             "that before its words, or give {0} words.",
             "data.vocabulary",
         )
@@ -90,6 +95,16 @@ def with_vectors(
     size = np.sqrt(np.mean(np.square(rows, dtype=np.float64)))
     made[[*vectors]] = rows * (np.sqrt(np.mean(np.square(made))) / max(size, 1e-30))
     return jnp.asarray(made), len(vectors)
+
+
+def _within_words(vocabulary: Subwords, ids: Sequence[int]) -> bool:
+    """Whether these pieces begin no word, though many pieces do.
+
+    In text without spaces between words only those that begin a line do.
+    """
+    pieces = vocabulary.pieces(range(len(vocabulary)))
+    begin = [piece.startswith(SPACE) for piece in pieces]
+    return sum(begin) > BEGINNING * len(begin) and not any(begin[n] for n in ids)
 
 
 def _read(

@@ -77,7 +77,7 @@ def measure(
 
 
 def trace_search(model: Model) -> None:
-    """Traces the search for BLEU, so that what cannot be searched is never trained."""
+    """Traces greedy search, so that what cannot be searched is never trained."""
     word = jnp.zeros((1, 1), jnp.int32)
     search = partial(search_rows, model, searching(TrainingConfig()))
     jax.eval_shape(search, model.param_shapes, word, jnp.zeros(1, jnp.int32))
@@ -103,8 +103,9 @@ def searching(
 ) -> SearchConfig:
     """The search for BLEU, in batches no larger than a part of one in training.
 
-    It is the run's search, greedy or with another beam. Its limits on the length and
-    the words of translations stay, since they decide what is measured.
+    It is the run's search, greedy or with another beam, and without penalties for
+    coverage or likeness. Its limits on the length and the words of translations stay,
+    since they decide what is measured.
 
     Args:
         config: Has the beam, and the batches of training, of all processes together.

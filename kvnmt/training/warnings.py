@@ -26,6 +26,11 @@ def warnings(job: Job, state: LoopState) -> Iterator[str]:
             f"{end:,}: only that is validated, and nothing stops sooner; give a "
             "smaller number, or 0 for every epoch"
         )
+    if config.min_epochs * job.plan.per_epoch >= end > state.step:
+        yield (
+            f"--training.min-epochs {config.min_epochs} ends no sooner than the "
+            "training itself, so that --training.patience never stops it"
+        )
     if state.step < end and not is_stale(job, state):
         yield from _of_rate(job)
 

@@ -563,7 +563,7 @@ MISTAKES = [
     ),
     (
         ["RUN", "--gold", "TEXT/test.align", "--lowercase", "--measures", "adequacy"],
-        "--lowercase is for score, significance, edits, length, frequency; name one",
+        "--lowercase is for score, significance, length, frequency, edits; name one",
     ),
     (["TEXT/test.ref", "--tokenize", "char", "--measures", "edits"], "--tokenize is"),
     (

@@ -446,8 +446,8 @@ def test_the_digest_tells_vocabularies_apart(subwords):
         (b"a\nb\na\n", "lines 1 and 3 are the same word"),
         (b"a\n</s>\n", "line 2 is </s>, which every vocabulary has"),
         (b"<unk>\na\n", "line 1 is <unk>, which every vocabulary has; remove it"),
-        (b"".join(b"w%d\t-%d.5\n" % (n, n) for n in range(10)), "keep the words"),
-        (b"".join(b"w%d 1\n" % n for n in range(10)), "keep the words"),
+        (b"".join(b"w%d\t-%d.5\n" % (n, n) for n in range(10)), "source.model"),
+        (b"".join(b"w%d 1\n" % n for n in range(10)), r"words .sed 's/..:space:...."),
     ],
 )
 def test_words_that_a_person_spoilt_are_told(tmp_path, data, part):

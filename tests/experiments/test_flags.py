@@ -6,7 +6,7 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -260,7 +260,8 @@ def told(model: ModelConfig) -> str | None:
 
 def imported(monkeypatch, **files: Path) -> None:
     for name, path in files.items():
-        module = SimpleNamespace(__file__=str(path))
+        module = ModuleType(name)
+        module.__file__ = str(path)
         monkeypatch.setitem(sys.modules, name, module)
 
 
@@ -280,7 +281,17 @@ def test_own_code_is_neither_python_nor_the_table(tmp_path, monkeypatch):
     (tmp_path / "beside.py").write_text("")
     assert told(model) == before
     imported(monkeypatch, beside=tmp_path / "beside.py")
-    assert told(model) != before
+    assert told(model) == before  # the mechanism takes nothing of it
+    (tmp_path / "mine.py").write_text("import csv\nrate = 1\n")
+    before = told(model)
+    (tmp_path / "beside.py").write_text("rate = 2\n")
+    assert told(model) == before
+    for line in ("import beside", "from beside import rate"):
+        (tmp_path / "mine.py").write_text(f"{line}\n")
+        (tmp_path / "beside.py").write_text("rate = 2\n")
+        before = told(model)
+        (tmp_path / "beside.py").write_text("rate = 3\n")
+        assert told(model) != before
 
 
 def test_a_result_knows_the_code_of_its_mechanism(tmp_path, monkeypatch):

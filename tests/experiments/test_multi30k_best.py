@@ -5,6 +5,7 @@ import json
 import shutil
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 import jax
@@ -16,6 +17,7 @@ from sacrebleu.metrics.bleu import BLEU
 from experiments import multi30k_best
 from experiments.harness.preview import show_plans
 from experiments.harness.row_flags import with_flags
+from experiments.harness.rows import Row
 from experiments.harness.settings import config_digest
 from experiments.harness.significance import counts_in
 from experiments.multi30k_best import BASELINE, RECIPE, Multi30kBest
@@ -24,16 +26,20 @@ from experiments.parts.both_ways import both_ways
 from experiments.parts.distilled import distil
 from experiments.parts.ingredients import COMPOSED, WITHOUT
 from experiments.parts.monolingual import as_caption, similar_captions
-from experiments.parts.together import EXPONENT, ensemble
+from experiments.parts.together import EXPONENT, ensemble, mean_of_kept
 from kvnmt.attention import kv_memory
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import UserError
 from kvnmt.files import write_lines
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.translate import translate_nbest
+from kvnmt.runs import train as training
+from kvnmt.runs.average import average
 from kvnmt.runs.directory import load_ensemble, load_experiment, load_run
 from kvnmt.target_context import self_attentive
+from kvnmt.training.checkpoints import manifest as manifests
 from tests.experiments.fake import never, untrained, write_captions
+from tests.helpers import quiet, tiny, toy_data
 
 
 @pytest.fixture
@@ -171,6 +177,32 @@ def test_a_row_is_told_again_by_the_mean_of_its_checkpoints(options, monkeypatch
     (folder / "test2016.en").unlink()
     multi30k_best.main(replace(options, mean=True), train=never)
     assert (folder / "test2016.en").read_bytes() == written
+
+
+def test_a_mean_is_of_all_checkpoints_that_were_validated(tmp_path):
+    """Those are kept that a training of that kind keeps."""
+    config = tiny(toy_data(tmp_path / "text"), validate_every=2, keep_last=3)
+    training.run(config, tmp_path / "run", console=quiet())
+    places = sorted(
+        (tmp_path / "run" / "checkpoints").iterdir(), key=attrgetter("name")
+    )
+    manifests.write(places[0], replace(manifests.read(places[0]), score=None))
+    row = Row(
+        folder=tmp_path / "run",
+        system="any",
+        experiment=config,
+        measure=lambda _: {},
+        data="toy",
+        tests=(),
+    )
+    figures = mean_of_kept(row, lambda run, folder: {}).work()
+    assert figures["checkpoints"] == len(places) - 1 > 1
+    average(places[1:], tmp_path / "mean")
+    made, wanted = (
+        load_run(folder).params
+        for folder in (tmp_path / "run-mean" / "run", tmp_path / "mean")
+    )
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-6), made, wanted)
 
 
 def test_rows_translate_together_and_go_on_with_that(options, monkeypatch, capsys):

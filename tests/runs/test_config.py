@@ -17,6 +17,7 @@ from kvnmt.inference.config import SearchConfig, shape_of
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import (
     MAY_CHANGE,
+    OF_BEAM,
     Experiment,
     check_kept,
     from_plain,
@@ -207,6 +208,19 @@ def test_what_validation_searches_with_is_kept(tmp_path):
             search = searching(TrainingConfig(), changed.search)
             assert shape_of(search) == usual or name in kept, name
     assert "min_length" in kept
+
+
+@pytest.mark.parametrize("path", OF_BEAM)
+def test_what_a_beam_of_validation_takes_is_kept(tmp_path, path):
+    """Greedy search takes nothing of it, so that it may change."""
+    other = {"search.normalization": "length", "search.alpha": 0.5}[path]
+    for beam in (1, 4):
+        run = replaced(Experiment(), "training.valid_beam", beam)
+        if beam == 1:
+            check_kept(run, replaced(run, path, other), tmp_path)
+            continue
+        with pytest.raises(OptionError, match=path):
+            check_kept(run, replaced(run, path, other), tmp_path)
 
 
 def test_what_a_run_began_from_may_have_moved(tmp_path):

@@ -251,7 +251,7 @@ def test_what_is_told_before_there_is_a_folder_is_logged(tmp_path, monkeypatch):
     said = console.file.getvalue().splitlines()
     log = (tmp_path / "run" / "train.log").read_text().splitlines()
     assert [line.split("  ", 1)[1] for line in log] == said
-    parts = "training pairs", "are pieces of words", "unknown; is the vocabulary"
+    parts = "training pairs", "are pieces of words", "unknown; --data.vocabulary bpe"
     parts += "trains on", "start as vectors"
     assert all(part in line for part, line in zip(parts, said, strict=True))
 

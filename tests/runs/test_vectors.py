@@ -79,6 +79,11 @@ def test_words_are_no_pieces_within_words(tmp_path):
         with_vectors(table, words, path, "source")
     path.write_text(f"{inner} 1 2 3\n\u2581the 4 5 6\n")
     assert with_vectors(table, words, path, "source")[1] == 2
+    lines = ["\u4e2d\u56fd\u6211\u4eec", "\u6211\u4eec\u4e2d\u56fd"] * 9
+    unspaced = build_subwords(lines, 9)  # of which few begin with a mark
+    (inner, *_) = (p for p in unspaced.pieces(range(2, 9)) if "\u2581" not in p)
+    path.write_text(f"{inner} 1 2 3\n")
+    assert with_vectors(table[:9], unspaced, path, "source")[1] == 1
 
 
 @pytest.mark.parametrize(
@@ -87,6 +92,7 @@ def test_words_are_no_pieces_within_words(tmp_path):
         (b"the 1 2 3\n", "line 1 is a word and 3 numbers"),
         (b"1 3\nthe 1 2 3\n", "line 2 is a word and 3 numbers"),
         (b"PK\x03\x04\n", "is no text: it is compressed"),
+        (b"3 300\nthe \x00\x80\x3f", "is no text, as a model of another program"),
     ],
 )
 def test_other_widths_are_told_before_text_is_read(tmp_path, data, part):

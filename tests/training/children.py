@@ -2,10 +2,10 @@
 """Trainings in processes of their own, which end themselves at a moment that is set.
 
 They are forked from a process that has imported all and used nothing: imports are a
-third of a start. What is checked before a training of any kind, and the learning curve,
-are left out: others look at them. `quick` makes a start shorter still. None depends on
-how fast the machine is: a training is killed before a change of the files of its run
-that is counted, and asked to leave before a step that is counted.
+third of a start. The learning curve is left out and, of one process, what is checked
+before a training of any kind: others look at them. `quick` makes a start shorter still.
+None depends on how fast the machine is: a training is killed before a change of the
+files of its run that is counted, and asked to leave before a step that is counted.
 """
 
 import atexit
@@ -121,8 +121,9 @@ def _train(
     gc.freeze()
     gc.disable()  # it is over in seconds
     charts.learning_curve = lambda records, path: path.write_bytes(b"")
-    train.check_step = lambda *_, **__: None  # traces loss and search for messages
-    if cluster:
+    if not cluster:
+        train.check_step = lambda *_, **__: None  # traces loss and search for messages
+    else:
         jax.config.update("jax_num_cpu_devices", cluster.devices)
         where = f"localhost:{cluster.port}"
         companions.join(where, cluster.processes, cluster.process)
