@@ -273,6 +273,14 @@ def test_a_validation_beyond_the_end_is_told(tmp_path, data):
     assert not warnings_of(exp, tmp_path / "run")
 
 
+def test_a_least_number_of_epochs_beyond_the_end_is_told(tmp_path, data):
+    (told,) = warnings_of(tiny(data, epochs=2, min_epochs=2), tmp_path / "run")
+    assert "--training.min-epochs 2 ends no sooner than the training itself" in told
+    few = tiny(data, epochs=9, min_epochs=2, steps=2 * EPOCH)
+    assert len(warnings_of(few, tmp_path / "run")) == 1
+    assert not warnings_of(tiny(data, epochs=3, min_epochs=2), tmp_path / "run")
+
+
 def test_a_schedule_that_ends_before_training_is_told(tmp_path, data):
     exp = tiny(data, epochs=1)
     before = dataclasses.replace(exp.optimizer, schedule="cosine", schedule_steps=2)
