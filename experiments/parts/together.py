@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of runs as an ensemble, by minimum Bayes risk, and as means of checkpoints."""
 
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -59,29 +60,16 @@ def most_alike(row: Row, count: int, measured: Measured) -> OtherRow:
         count: Of how many best translations the one most like the others is taken.
         measured: What is measured of it.
     """
-    folder = row.folder.with_name(f"{row.folder.name}-mbr-{count}")
     search = row.experiment.search
     search = replace(search, beam=max(search.beam, count), nbest=count, mbr=EXPONENT)
     experiment = replace(row.experiment, search=search)
 
-    def work() -> Figures:
-        make_folder(folder)
+    def work(folder: Path) -> Figures:
         run = load_run(row.folder)._replace(experiment=experiment)
-        figures: Figures = {
-            "seed": row.experiment.training.seed,
-            "parameters": count_parameters(run.params),
-        }
-        return figures | measured(run, folder)
+        return _counted(run) | measured(run, folder)
 
-    return OtherRow(
-        folder=folder,
-        system=f"{row.system}, MBR of {count}",
-        data=row.data,
-        after=(row.folder,),
-        tests=row.tests,
-        work=work,
-        config=config_digest(experiment),
-    )
+    name = f"mbr-{count}", f"MBR of {count}"
+    return _again(row, name, config_digest(experiment), work)
 
 
 def mean_of_kept(row: Row, measured: Measured) -> OtherRow:
@@ -91,28 +79,43 @@ def mean_of_kept(row: Row, measured: Measured) -> OtherRow:
         row: The run, which is trained.
         measured: What is measured of the mean.
     """
-    folder = row.folder.with_name(f"{row.folder.name}-mean")
 
-    def work() -> Figures:
-        make_folder(folder)
+    def work(folder: Path) -> Figures:
         checkpoints = CheckpointFolder(row.folder / "checkpoints", False, say)
         count = len(checkpoints.last_steps(len(checkpoints.steps())))
-        if not (folder / "run").exists():
-            average([row.folder], folder / "run", last=count)
+        # It is made in no time, and one that is there may be of a former training.
+        shutil.rmtree(folder / "run", ignore_errors=True)
+        average([row.folder], folder / "run", last=count)
         run = load_run(folder / "run")
-        figures: Figures = {
-            "seed": row.experiment.training.seed,
-            "parameters": count_parameters(run.params),
-            "checkpoints": count,
-        }
-        return figures | measured(run, folder)
+        return {"checkpoints": count} | _counted(run) | measured(run, folder)
+
+    name = "mean", "mean of its checkpoints"
+    return _again(row, name, config_digest(row.experiment), work)
+
+
+def _again(
+    row: Row, name: tuple[str, str], config: str, work: Callable[[Path], Figures]
+) -> OtherRow:
+    """A row that measures a trained one otherwise; its name ends a folder and a cell.
+
+    The work is given the folder.
+    """
+    folder = row.folder.with_name(f"{row.folder.name}-{name[0]}")
+
+    def made() -> Figures:
+        make_folder(folder)
+        return {"seed": row.experiment.training.seed} | work(folder)
 
     return OtherRow(
         folder=folder,
-        system=f"{row.system}, mean of its checkpoints",
+        system=f"{row.system}, {name[1]}",
         data=row.data,
         after=(row.folder,),
         tests=row.tests,
-        work=work,
-        config=config_digest(row.experiment),
+        work=made,
+        config=config,
     )
+
+
+def _counted(run: Run) -> Figures:
+    return {"parameters": count_parameters(run.params)}
