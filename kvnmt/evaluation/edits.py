@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from kvnmt.console import counting
 from kvnmt.data.scripts import unspaced
 from kvnmt.evaluation.base import Column, Report, System, Test
 from kvnmt.metrics.bleu import corpus_chrf, corpus_ter
@@ -31,8 +32,10 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     rows, notes = [], []
     more: Any = {"more": test.more_references, "lowercase": test.settings.lowercase}
     for system in systems:
-        ter = corpus_ter(system.hypotheses, test.reference, **more)
-        chrf = corpus_chrf(system.hypotheses, test.reference, word_order=2, **more)
+        texts = system.hypotheses, test.reference
+        with counting(f"counting edits of {system.name}", len(texts[1])) as advance:
+            ter = corpus_ter(*texts, advance=advance, **more)
+        chrf = corpus_chrf(*texts, word_order=2, **more)
         rows.append(
             {
                 "system": system.name,

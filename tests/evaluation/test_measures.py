@@ -223,6 +223,17 @@ def test_edits_count_case_and_further_references_as_asked():
             assert f"nrefs:2|case:{case}" in note
 
 
+def test_edits_of_text_without_spaces_are_explained():
+    """Of the reference; nothing of the source is looked at."""
+    spaced, whole = ["a b c"] * 9, ["\u732b\u304c\u5ea7\u308b\u3002" * 4] * 9
+    told = "TER takes ideographs for words, chrF2++ lines"
+    for source, reference, count in ((whole, spaced, 0), (spaced, whole, 1)):
+        test = Test(reference, source)
+        (report,) = reports("edits", test, given(ours=reference))
+        assert sum(told in note for note in report.notes) == count
+        assert not any("segment the text" in note for note in report.notes)
+
+
 def test_no_star_for_a_lower_score():
     """Most sentences are slightly better, some long ones ruined."""
     references = ["a b c d e"] * 30 + [" ".join("abcdefghijklmnopqrstuvwxyz")] * 8

@@ -98,6 +98,18 @@ def test_edits_are_those_of_sacrebleu(more, lowercase):
         assert f"nrefs:{'var' if more else 1}" in signature
 
 
+def test_edits_of_many_sentences_are_counted_some_at_a_time():
+    """The last of them have fewer references than the first."""
+    texts, counts = (TYPED * 15, THREE * 15), list[int]()
+    more = [["the cat", "", "a third one"] * 2 + [""] * 39]
+    result = corpus_ter(*texts, more=more, advance=counts.append)
+    assert sum(counts) == 45 and len(counts) > 2
+    theirs = sacrebleu.TER(case_sensitive=True)
+    whole = theirs.corpus_score(texts[0], [texts[1], [x or None for x in more[0]]])
+    assert result.score == pytest.approx(whole.score, rel=1e-12)
+    assert result.signature == str(theirs.get_signature()) and "var" in result.signature
+
+
 def test_edits_by_hand():
     # One shift, one word for another, of six; a further reference has neither.
     moved, right = ["on the mat a cat sits"], ["a cat sat on the mat"]
