@@ -13,12 +13,15 @@
                get no gradient at the very first update, as intended.
 ``wide``       N(0, 0.05²) everywhere, recurrent matrices included: Mino et al. 2017.
 ``glorot``     Glorot's uniform, embeddings N(0, 0.1²), recurrent matrices
-               orthogonal: no paper's; it learns faster on small corpora.
+               orthogonal: no paper's. Where products are normalised, as in ``--recipe
+               modern``, small embeddings cost nothing, and Adam changes them sooner.
 ``unit``       as ``glorot``, but words enter as N(0, 1) and Glorot's rule holds for
                each gate by itself: from no paper. The first inputs are large enough to
-               tell words apart, so that training leaves the plateau of word frequencies
-               even sooner. Embeddings are N(0, 1/g²) where a stack multiplies them by
-               g, as Transformers do by sqrt(D). Used by ``--recipe modern``.
+               tell words apart without normalised products, so that training leaves
+               the plateau of word frequencies sooner. Embeddings are N(0, 1/g²) where a
+               stack multiplies them by g, as Transformers do by sqrt(D), and N(0, 1/E)
+               or less where the output layer is tied to them, so that its products,
+               too, are of unit size.
 =============  ===============================================================
 
 What a mechanism starts otherwise in its paper (zero blocks, write biases, the noise

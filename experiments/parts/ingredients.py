@@ -60,7 +60,8 @@ WITHOUT: dict[str, Change] = {
     "a steady rate": partial(with_part, "optimizer", {"decay": 0.8}),
     "a high rate": partial(with_part, "optimizer", {"learning_rate": None}),
     "layer normalisation": partial(with_part, "model", {"layer_norm": False}),
-    "inputs of unit size": partial(with_part, "model", {"initializer": "glorot"}),
+    "a tied output layer": partial(with_part, "model", {"tie": "none"}),
+    "small embeddings": partial(with_part, "model", {"initializer": "unit"}),
 }
 # Systems composed of what several papers have: from which, and how.
 COMPOSED: dict[str, tuple[str, Change]] = {

@@ -264,7 +264,6 @@ def _predict(
     read = readouts.apply(config.readout, params.readout, inputs)
     read = lexicon.add(params.lexicon, read, source.words, features.alignments)
     read = dropout(key, config.dropout.output, read)
-    read = read * config.scale_by(parts.decoder.gain(config.sizes))
     layers = params.output_layer, *params.auxiliary
     vectors = read, *features.auxiliary
     heads = tuple(Head(layer, x, source.allowed) for layer, x in zip(layers, vectors))

@@ -73,12 +73,10 @@ class ModelConfig:
     low_rank: MaybeSize = None  # a linear layer of this width after the readout
     # add source words, weighted by alignment, to the readout (Nguyen and Chiang 2018)
     lexicon: bool = False
-    # what shares the table of the target embedding: nothing, the output layer, or the
-    # source embedding too, where both sides have one vocabulary
+    # what shares the table of the target embedding: nothing, the output layer (where
+    # the readout has another width, a linear layer comes between), or the source
+    # embedding too, where both sides have one vocabulary
     tie: Literal["none", "output", "all"] = "none"
-    # whether a tied output layer divides its input by sqrt(E), as embeddings of unit
-    # size need, and multiplies it by the decoder's factor for embeddings
-    scale_tied: Annotated[bool, idle_while(tie="none")] = False
     initializer: Scheme = "gaussian"  # how arrays are initialised
     # what the biases of forget gates of LSTMs start as; 1: a cell first keeps most of
     # what it has (Gers et al. 2000; Jozefowicz et al. 2015)
@@ -120,16 +118,6 @@ class ModelConfig:
     def word_gain(self) -> float:
         """What embedded target words are multiplied by."""
         return self.built_decoder.gain(self.sizes)
-
-    @property
-    def output_scale(self) -> float:
-        """What the output layer's input is multiplied by."""
-        return self.scale_by(self.word_gain)
-
-    def scale_by(self, gain: float) -> float:
-        """The same, of a decoder that multiplies embedded words by ``gain``."""
-        scales = self.scale_tied and self.tie != "none"
-        return gain * self.embedding**-0.5 if scales else 1.0
 
     @property
     def weights(self) -> Weights:

@@ -37,10 +37,14 @@ def init(
     """
     sizes, scheme = config.sizes, config.weights
     keys = jax.random.split(key, 7)
-    E, table = sizes.embedding, scheme.table(parts.decoder.gain(sizes))
+    E, gain, tied = sizes.embedding, parts.decoder.gain(sizes), config.tie != "none"
+    # Of a table that is the output layer, too, products are to be of unit size.
+    table = scheme.table(max(gain, E**0.5) if tied else gain)
     inputs = _inputs(parts.target_context.widths(sizes), parts.decoder, sizes)
     size = config.readout_size or E
-    width = readouts.output_size(config.readout, inputs, size, config.low_rank)
+    below = readouts.output_size(config.readout, inputs, size, None)
+    low_rank = config.low_rank or (E if tied and below != E else None)
+    width = low_rank or below
     params = Params(
         source_embedding=_init_source(config, keys[0], source_words, target_words),
         target_embedding=table(keys[1], (target_words, E), jnp.float32),
@@ -52,7 +56,7 @@ def init(
             config.readout,
             inputs,
             size,
-            low_rank=config.low_rank,
+            low_rank=low_rank,
             unread=parts.attention.unread(sizes),
             weights=scheme,
         ),
@@ -107,9 +111,9 @@ def _init_output(config: ModelConfig, key: Array, width: int, words: int) -> Lin
     if width != config.embedding:
         raise OptionError(
             f"an output layer that is tied to the embedding reads its width, "
-            f"{config.embedding}, but the readout gives {width}; make them equal, or "
-            "set {0} none.",
-            "tie",
+            f"{config.embedding}, but {{0}} is {width}; make them equal, or set {{1}} "
+            "none.",
+            *("low_rank", "tie"),
             prefix="model.",
         )
     return Linear(W=(), b=jnp.zeros(words, jnp.float32))

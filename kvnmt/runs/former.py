@@ -39,9 +39,23 @@ def count_steps_of_remat(plain: dict[str, Any]) -> None:
         plain["training"]["remat"] = kept[remat] if remat in kept else int(chunk)
 
 
+def leave_tied_layers_alone(plain: dict[str, Any]) -> None:
+    """``scale_tied`` multiplied what a tied output layer reads.
+
+    Where that was by something else than 1 it stays, and is refused.
+    """
+    model = plain.get("model", {})
+    if model.get("scale_tied") and model["tie"] != "none":
+        is_transformer = model["decoder"]["name"] == "transformer"
+        if not is_transformer or model["state"] != model["embedding"]:
+            return
+    model.pop("scale_tied", None)
+
+
 RULES: tuple[Callable[[dict[str, Any]], None], ...] = (
     name_coverage_by_kind,
     count_steps_of_remat,
+    leave_tied_layers_alone,
 )
 
 

@@ -134,7 +134,7 @@ def experiment(
         system: A name out of `SYSTEMS`.
         data: The text, and how it becomes ids: that is not the recipe's.
         sizes: As of `build`; they replace all of the recipe's model, its dropout,
-            initialiser, normalisation and ``scale_tied`` too. None: the recipe's.
+            initialiser, normalisation and ``tie`` too. None: the recipe's.
         recipe: ``modern``, as the command has it, or ``papers``.
 
     Raises:

@@ -23,13 +23,13 @@ RECIPES: Mapping[Recipe, Experiment] = {
     # joint pieces, of which each side keeps its own (Sennrich et al. 2016); dropout of
     # embeddings, annotations and the readout, as Caglayan et al. (2017) on captions,
     # but less; label smoothing (Szegedy et al. 2016); normalised products of recurrent
-    # units (Ba et al. 2016); a running mean of the parameters (Polyak and Juditsky
-    # 1992).
+    # units (Ba et al. 2016); an output layer that is the target embedding (Press and
+    # Wolf 2017); a running mean of the parameters (Polyak and Juditsky 1992).
     "modern": Experiment(
         model=ModelConfig(
-            initializer="unit",
+            initializer="glorot",
             layer_norm=True,
-            scale_tied=True,
+            tie="output",
             dropout=Dropout(embedding=0.2, annotations=0.2, output=0.4),
         ),
         objective=Objective(label_smoothing=0.1),

@@ -70,8 +70,7 @@ def started(
         tell(_known(shared, words, config.warm_start))
     else:
         _check_words(words, trained.vocabularies, config.warm_start)
-    scale = trained.experiment.model.output_scale
-    start = warm_start(params, trained.params, shared, scale)
+    start = warm_start(params, trained.params, shared)
     for line in _taken(start, config.warm_start, verbose):
         tell(line)
     return start.params

@@ -45,10 +45,7 @@ class WarmStart(NamedTuple):
 
 
 def warm_start(
-    fresh: Params,
-    trained: Params,
-    shared: SharedWords | None = None,
-    scale: float = 1.0,
+    fresh: Params, trained: Params, shared: SharedWords | None = None
 ) -> WarmStart:
     """Copies into ``fresh`` whatever ``trained`` has under the same path.
 
@@ -56,8 +53,6 @@ def warm_start(
         fresh: Parameters of the new model.
         trained: Those of the trained one.
         shared: Which words both have; by default they have the same.
-        scale: The factor on the input of the trained model's output layer. A layer of
-            the new model that starts from that layer is multiplied by it.
 
     Raises:
         UserError: A parameter has another shape in the trained model.
@@ -67,7 +62,7 @@ def warm_start(
     used: set[int] = set()
     for path, leaf in paths:
         name = path_name(path)
-        source = _start(trained, fresh, path, scale)
+        source = _start(trained, fresh, path)
         known = shared.fill(path, leaf, source) if shared else source
         if known is None:
             new.append(name)
@@ -98,10 +93,10 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
         fields.append("residual")
     if trained.recurs or config.recurs:
         fields.append("layer_norm")  # which is of recurrent units
-    if config.tie != "none":
-        fields.append("scale_tied")  # which is of tied output layers
-    if "all" in (trained.tie, config.tie):
-        fields.append("tie")  # one table for both sides stands in another place
+    # One table for both sides stands in another place, and one that only entered is no
+    # output layer.
+    if "all" in (trained.tie, config.tie) or trained.tie == "none":
+        fields.append("tie")
     fields += [
         f"{part}.{name}"
         for part in ("blocks", "attention", "decoder", "target_context")
@@ -146,16 +141,11 @@ def _common(before: Any, now: Any) -> list[str]:
     return [name for name in both if hasattr(before, name) and hasattr(now, name)]
 
 
-def _start(
-    trained: Params, fresh: Params, path: tuple[Any, ...], scale: float
-) -> Any | None:
+def _start(trained: Params, fresh: Params, path: tuple[Any, ...]) -> Any | None:
     start = _counterpart(trained, fresh, path)
     if start is None and path[0] in (OUTPUT, AUXILIARY):
         name = path[1 if path[0] == OUTPUT else 2 :]
-        start = _counterpart(trained.output_layer, fresh.output_layer, name)
-        # A bias is added behind the scale.
-        if start is not None and start.ndim > 1 and scale != 1:
-            return start * scale
+        return _counterpart(trained.output_layer, fresh.output_layer, name)
     return start
 
 

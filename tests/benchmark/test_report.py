@@ -158,6 +158,6 @@ def test_what_one_system_uses_is_not_for_nothing():
     ):
         with pytest.raises(UserError, match=said):
             check_used(BenchmarkConfig(systems=systems, remat=8, model=blocks))
-    tied = ModelConfig(scale_tied=True)
-    with pytest.raises(UserError, match="model.scale_tied does nothing"):
-        check_used(BenchmarkConfig(systems=both, model=tied))
+    adds = ModelConfig(residual=True)
+    with pytest.raises(UserError, match="model.residual does nothing"):
+        check_used(BenchmarkConfig(systems=both[:1], model=adds))

@@ -333,7 +333,7 @@ BAD_USE = [
         ["benchmark", "--systems", "transformer", "--remat", "8"],
         "--remat is of decoders that go from word to word",
     ),
-    (["benchmark", "--model.scale-tied"], "--model.scale-tied does nothing while"),
+    (["benchmark", "--model.residual"], "--model.residual does nothing while"),
     (["benchmark", "--no-train", "--decode", "--no-split"], "--split is of training"),
     (
         ["benchmark", "--frozen", "encodr", "--vocabulary", "9", *SIZES],

@@ -303,7 +303,9 @@ OUTSIDE = {  # encoder, readout, and no recurrence
     "sum": case(attention="kv_memory", decoder=rounds(2), merge="sum"),
     "stack": case(attention="kv_memory", decoder=rounds(2), merge="stack"),
     "project": case(attention="kv_memory", decoder=rounds(2), merge="project"),
-    "deep": case(layers=2, decoder="single", readout="maxout", readout_size=7),
+    "deep-tied": case(  # by a layer between
+        layers=2, decoder="single", readout="maxout", readout_size=7, tie="output"
+    ),
     "deep-stack": case(
         layers=2,
         merge="stack",

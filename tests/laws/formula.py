@@ -256,8 +256,9 @@ def formula(config: ModelConfig, Vs: int, Vt: int) -> int:
         "none": 0,
     }[config.readout]
     width = inputs[0] if config.readout == "none" else size
-    if config.low_rank:
-        readout, width = readout + width * config.low_rank, config.low_rank
+    low_rank = config.low_rank or (E if config.tie != "none" and width != E else 0)
+    if low_rank:
+        readout, width = readout + width * low_rank, low_rank
     tables = (Vs * E if config.merge != "none" and config.tie != "all" else 0) + Vt * E
     output = affine(width, Vt) if config.tie == "none" else Vt
     output += (affine(E, E) + E * width) if config.lexicon else 0

@@ -333,7 +333,9 @@ def test_a_language_model_has_nothing_to_project():
 
 def test_a_tied_output_layer_reads_the_width_of_the_embedding(key):
     config = dataclasses.replace(cases.BASE, tie="output", readout_size=2)
-    with pytest.raises(UserError, match="3, but the readout gives 2; .* set tie none"):
+    assert cases.build(config).init(key).readout.low_rank.shape == (2, 3)
+    config = dataclasses.replace(config, low_rank=2)
+    with pytest.raises(UserError, match="3, but low_rank is 2; .* tie none"):
         jax.eval_shape(cases.build(config).init, key)
 
 
@@ -383,29 +385,19 @@ def test_one_table_for_all_words_is_three_that_are_alike(key, x64):
     np.testing.assert_allclose(change.target_embedding, sum(parts), rtol=1e-9)
 
 
-def test_a_scaled_tied_layer_reads_its_vector_over_the_root_of_its_width(key):
-    tied = dataclasses.replace(cases.BASE, tie="output", dropout=NO_DROPOUT)
-    scaled = dataclasses.replace(tied, scale_tied=True)
-    params = cases.build(tied).init(key)
-    table = params.target_embedding
-    by_hand = params.output_layer.replace(W=(table.T / table.shape[1] ** 0.5,))
-    plain = dataclasses.replace(tied, tie="none", scale_tied=True)  # which has no say
-    heads = cases.forward(scaled)(params, SOURCE, TARGET, None)
-    other = cases.forward(plain)(params.replace(output=by_hand), SOURCE, TARGET, None)
-    np.testing.assert_allclose(heads.logits, other.logits, atol=1e-6)
-
-
 @pytest.mark.parametrize("name", ["rnnsearch-star", "transformer"])
-def test_words_enter_with_unit_size_and_a_tied_layer_knows_it(key, name):
+@pytest.mark.parametrize("tie", ["none", "output"])
+def test_words_enter_with_unit_size_unless_a_table_is_the_output_layer(key, name, tie):
     """Whatever encoder and decoder multiply embedded words by."""
-    sizes = ModelConfig(embedding=64, encoder=64, state=64, initializer="unit")
-    sizes = dataclasses.replace(sizes, tie="output", scale_tied=True)
+    sizes = ModelConfig(embedding=64, encoder=64, state=64, initializer="unit", tie=tie)
     config = system(name).model(sizes)
     model = assembly.build(config, 100, 100)
     params = model.init(key)
     attend = attentions.CATALOGUE.build(config.attention)
     decoder = decoders.CATALOGUE.build(config.decoder, attend)
     gain = encoders.entry_gain(config.reading, 64), decoder.gain(config.sizes)
+    if tie == "output":
+        gain = gain[0], 8.0
     for factor, table in zip(gain, (params.source_embedding, params.target_embedding)):
         assert abs(np.std(factor * table) - 1) < 0.05
     if name == "transformer":

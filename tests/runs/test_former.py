@@ -161,6 +161,22 @@ def test_remat_is_a_number_of_steps(remat, steps):
     assert plain == {"training": {"remat": steps}}
 
 
+@pytest.mark.parametrize(
+    ("changes", "goes"),
+    [
+        ({}, True),
+        ({"tie": "output"}, False),
+        ({"tie": "output", "scale_tied": False}, True),
+        ({"tie": "all", "decoder": {"name": "transformer"}}, True),
+        ({"tie": "all", "decoder": {"name": "transformer"}, "state": 9}, False),
+    ],
+)
+def test_a_tied_layer_that_was_not_scaled_goes_on(changes, goes):
+    plain = to_plain(Experiment())
+    plain["model"] |= {"scale_tied": True, **changes}
+    assert ("scale_tied" in upgraded(plain)["model"]) != goes
+
+
 def test_a_config_of_now_is_left_as_it_is():
     plain = to_plain(Experiment())
     assert upgraded(plain) == plain

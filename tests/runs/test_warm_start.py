@@ -30,7 +30,7 @@ from kvnmt.runs.warm_start import (
     warm_start,
 )
 from kvnmt.systems.named import SYSTEMS, system
-from kvnmt.target_context import self_attentive
+from kvnmt.target_context import self_attentive, state_only
 from kvnmt.trees import by_name
 from tests.data.helpers import words_of
 from tests.helpers import SIZES, drawn, quiet, tiny, toy_data, trained
@@ -165,17 +165,13 @@ def test_they_start_so_from_a_tied_output_layer_too():
 
 
 @pytest.mark.parametrize("name", ["rnnsearch-star", "past-future-losses"])
-@pytest.mark.parametrize("scaled", [False, True])
-def test_a_layer_of_its_own_predicts_as_the_tied_one_did(name, scaled):
+def test_a_layer_of_its_own_predicts_as_the_tied_one_did(name):
     plain = system("rnnsearch-star").model(FITTING)
-    tied = dataclasses.replace(plain, tie="output", scale_tied=scaled)
-    trained, scale = params(tied, 1), tied.output_scale
-    assert (scale != 1) == scaled
-    found = warm_start(params(system(name).model(FITTING), 2), trained, None, scale)
+    trained = params(dataclasses.replace(plain, tie="output"), 1)
+    found = warm_start(params(system(name).model(FITTING), 2), trained)
     assert "output/W/0" in found.copied
     for layer in (found.params.output, *found.params.auxiliary):
-        want = trained.target_embedding.T * scale
-        np.testing.assert_allclose(layer.W[0], want, rtol=1e-6)
+        np.testing.assert_array_equal(layer.W[0], trained.target_embedding.T)
         np.testing.assert_array_equal(layer.b, trained.output.b)
 
 
@@ -333,15 +329,15 @@ def test_what_a_baseline_gives_two_rounds_is_told(tmp_path, base, monkeypatch):
 
 
 def test_what_has_no_place_in_the_new_model_is_told(tmp_path, base, monkeypatch):
-    """Here the output layer, where the new one reads its embedding instead."""
+    """Here the word before, which the new readout does not read."""
     never_fit(monkeypatch)
     exp = tiny(load_run(trained(base)).experiment.data, warm_start=trained(base))
-    tied = dataclasses.replace(exp.model, tie="output")
-    exp, console = dataclasses.replace(exp, model=tied), quiet()
+    model = dataclasses.replace(exp.model, target_context=state_only.Options())
+    exp, console = dataclasses.replace(exp, model=model), quiet()
     experiment.run(exp, tmp_path / "run", console=console, verbose=True)
     told = console.file.getvalue()
     assert "; 1 of its arrays have no place in this model\n" in told
-    assert re.findall("  unused  (.*)\n", told) == ["output/W/0"]
+    assert re.findall("  unused  (.*)\n", told) == ["readout/W/word"]
 
 
 def test_another_vocabulary_is_refused_with_both_digests(tmp_path, base, monkeypatch):
@@ -383,7 +379,7 @@ def test_a_run_of_other_sizes_is_refused(tmp_path, base):
         {"readout": "maxout"},
         {"decoder": conditional.Options(reset="before")},
         {"decoder": conditional.Options(initial="last")},
-        {"scale_tied": True, "tie": "output"},
+        {"tie": "output"},
         {"tie": "all"},
     ],
     ids=str,
@@ -505,11 +501,6 @@ def test_normalised_units_are_nothing_to_transformers(tmp_path):
     trained, now = (dataclasses.replace(one, cell="gru") for one in (plain, now))
     with pytest.raises(UserError, match="layer_norm False, and this model has True"):
         check_computed_alike(trained, now, tmp_path)
-
-
-def test_what_tied_layers_read_is_nothing_to_others(tmp_path):
-    scaled = dataclasses.replace(BASELINE, scale_tied=True)
-    check_computed_alike(BASELINE, scaled, tmp_path)
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path, base):
