@@ -13,7 +13,7 @@ its test text is not used here. English and Japanese are Tanaka's short sentence
 Chinese and Japanese targets are made of characters that are not normalised: normalised
 as usual, the references themselves would score 94 and 99.
 Published figures with a setting like this were not found. Rows took 48 and 76 minutes
-on two cores, with 16 epochs and a rate that fell; today's recipe has more epochs.
+on two cores by a former recipe; today's has more epochs.
 Results: experiments/findings/languages.md.
 
 Launch::

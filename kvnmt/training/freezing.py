@@ -64,6 +64,12 @@ def check_frozen(params: Params, names: Sequence[str], option: str = FROZEN) -> 
         if not any(_is_of(array, name) for array in arrays):
             parts = {array.split("/")[0] for array in arrays}
             raise OptionError(f"{{0}}: {unknown_name('array', name, parts)}", option)
+    matrix = "output/W/0", "target_embedding"  # one array where the layer is tied
+    frozen = [_is_frozen(array, names) for array in matrix]
+    if not params.output.W and frozen == [True, False]:
+        raise OptionError(
+            "{0}: the output layer is tied to target_embedding; name that, too.", option
+        )
     if all(_is_frozen(array, names) for array in arrays):
         raise OptionError("{0} leaves nothing to train; name fewer arrays.", option)
 

@@ -412,6 +412,11 @@ def test_what_is_frozen_stays_to_the_bit_and_the_rest_learns():
     tied = dataclasses.replace(params, source_embedding=np.zeros((5, 0)))
     with pytest.raises(UserError, match="there is no array 'source_embedding'"):
         check_frozen(tied, ("source_embedding",))
+    tied = dataclasses.replace(params, output=params.output.replace(W=()))
+    with pytest.raises(OptionError, match="tied to target_embedding; name that, too"):
+        check_frozen(tied, ("output", "encoder"))
+    check_frozen(tied, ("output/b",))
+    check_frozen(tied, ("output", "target_embedding"))
     with pytest.raises(OptionError, match="nothing to train"):
         check_frozen(params, ("*",))
 
