@@ -252,7 +252,7 @@ def _update_if(
 def _mean(
     options: StepOptions, step: Int[Array, ""], before: PyTree, params: PyTree
 ) -> PyTree:
-    """The mean of the parameters; the first steps count less (as in TensorFlow)."""
+    """The mean of the parameters; of few steps at first (as in TensorFlow)."""
     if before is None:
         if options.ema:
             raise UserError(
@@ -260,8 +260,9 @@ def _mean(
                 "give the same options to init_state."
             )
         return None
-    steps = step.astype(jnp.float32)
-    rate = jnp.minimum(options.ema, (1 + steps) / (10 + steps))
+    steps, rate = step.astype(jnp.float32), jnp.float32(options.ema)
+    if options.ema_ramp:
+        rate = jnp.minimum(rate, (1 + steps) / (10 + steps))
     changes = jax.tree.map(
         lambda old, new: (1 - rate).astype(old.dtype) * (new - old), before, params
     )

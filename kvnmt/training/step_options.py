@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
-from kvnmt.fields import at_least, between
+from kvnmt.fields import at_least, between, idle_while
 from kvnmt.layers import Scanning, joining_pays, merging_pays
 
 Dtype: TypeAlias = Literal["float32", "bfloat16"]
@@ -35,6 +35,9 @@ class StepOptions:
     # translate with a running mean of the parameters (EMA) of this decay; 0: with the
     # last parameters.
     ema: Annotated[float, between(0, 0.999999)] = 0.0
+    # whether that mean is of few steps at first and soon forgets how arrays were drawn;
+    # otherwise a run that copies all arrays of a trained one begins as that.
+    ema_ramp: Annotated[bool, idle_while(ema=0.0)] = True
     # arrays that are not trained: encoder, target_embedding, or names with a *.
     frozen: tuple[str, ...] = ()
 

@@ -272,15 +272,16 @@ def test_devices_meet_outside_of_every_loop():
     assert bodies and 1 <= meetings <= 4
 
 
-def test_the_mean_of_the_parameters_follows_them(start):
-    """The first steps count less: then min(ema, (1 + t) / (10 + t)) stays."""
-    mesh, run = mesh_of(1), stepper(1, ema=0.15)
+@pytest.mark.parametrize("ramp", [True, False])
+def test_the_mean_of_the_parameters_follows_them(start, ramp):
+    """By min(ema, (1 + t) / (10 + t)), or by as much in all steps."""
+    mesh, run = mesh_of(1), stepper(1, ema=0.15, ema_ramp=ramp)
     params = start().params
     update = build(OptimizerConfig(learning_rate=0.01), 4)
     state = steps.init_state(params, update, StepOptions(ema=0.15))
     state = devices.replicate(state, mesh)
     mean = jax.device_get(state.params)
-    for number, decay in enumerate([0.1, 0.15, 0.15]):
+    for number, decay in enumerate([0.1 if ramp else 0.15, 0.15, 0.15]):
         state, _ = run(state, *devices.split_rows(make_batch(number), mesh))
         mean = jax.tree.map(
             lambda old, new: decay * old + (1 - decay) * np.asarray(new),  # noqa: B023
