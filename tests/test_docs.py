@@ -100,7 +100,7 @@ def test_figures_of_memories_are_those_of_the_table():
         if name.startswith("`"):
             assert table[name][1:6] == figures, name
     captions = (ROOT / "experiments/findings/former_recipes.md").read_text()
-    page = (ROOT / "docs/memories.md").read_text().split("\nOn captions, under")[1]
+    page = (ROOT / "docs/memories.md").read_text().split("\nOn captions, by")[1]
     figures = re.findall(
         r"^\|.*(?:English|German) \| (.*) \| (.*) \| (\d) \|$", page, re.M
     )
