@@ -84,16 +84,27 @@ def simple(seed: int = 1) -> steps.TrainState:
 SMALL = steps.init_state({"W": jnp.arange(6.0).reshape(2, 3)}, optax.sgd(0.1))
 
 
+def small(seed: int) -> steps.TrainState:
+    """Where no array is looked at."""
+    return SMALL
+
+
 def check_same(ours, theirs) -> None:
     assert jax.tree.structure(ours) == jax.tree.structure(theirs)
     jax.tree.map(np.testing.assert_array_equal, *map(jax.device_get, (ours, theirs)))
 
 
-def save_at(folder: Path, *numbers: int, keep: Keep = Keep(9), rate: bool = True):
+def save_at(
+    folder: Path,
+    *numbers: int,
+    keep: Keep = Keep(9),
+    rate: bool = True,
+    made: Callable[[int], steps.TrainState] = simple,
+):
     """Saves a state for each step; the scores rise."""
     with Checkpoints(folder, keep=keep) as checkpoints:
         for number in numbers:
-            state = simple(number).replace(step=jnp.int32(number))
+            state = made(number).replace(step=jnp.int32(number))
             checkpoints.save(state, {"at": number}, ABOUT)
             if rate:
                 checkpoints.rate(number, number / 10, {"at": number})
@@ -134,7 +145,7 @@ def test_a_folder_may_have_any_name(tmp_path, monkeypatch):
 
 def test_what_was_kept_for_good_stays_when_a_run_goes_on_otherwise(tmp_path):
     folder = CheckpointFolder(tmp_path / "checkpoints", True, print)
-    save_at(folder.path, 5, 10, 15, 20, 25)
+    save_at(folder.path, 5, 10, 15, 20, 25, made=small)
     for step in folder.steps():
         manifest = manifests.read(folder.of(step))
         config = {"config": {"training": {"keep_every": 10}}}
@@ -146,7 +157,7 @@ def test_what_was_kept_for_good_stays_when_a_run_goes_on_otherwise(tmp_path):
 
 def test_what_cannot_be_moved_stays_and_is_told(tmp_path, monkeypatch):
     folder, told = tmp_path / "checkpoints", []
-    save_at(folder, 1, 2, 3)
+    save_at(folder, 1, 2, 3, made=small)
     (folder / "3" / MANIFEST).write_text("{")
 
     def refuse(*_: object) -> None:
@@ -267,7 +278,7 @@ def test_reading_changes_nothing(tmp_path):
     ],
 )
 def test_what_is_kept(tmp_path, keep, rate, kept):
-    save_at(tmp_path, *range(1, 7), keep=keep, rate=rate)
+    save_at(tmp_path, *range(1, 7), keep=keep, rate=rate, made=small)
     assert sorted(int(path.name) for path in tmp_path.iterdir()) == kept
 
 
@@ -396,7 +407,7 @@ def test_a_damaged_checkpoint_that_stays_gives_way(tmp_path, monkeypatch):
 
 
 def test_what_a_kill_left_is_cleared(tmp_path):
-    save_at(tmp_path, 3, 4)
+    save_at(tmp_path, 3, 4, made=small)
     (tmp_path / "4").rename(tmp_path / "4.unfinished")
     (tmp_path / "5.unfinished.tmp" / "params").mkdir(parents=True)
     with Checkpoints(tmp_path, read_only=True) as checkpoints:
@@ -578,7 +589,7 @@ def test_a_manifest_says_what_it_is_of(tmp_path):
 
 
 def test_a_score_that_is_no_number_is_the_worst(tmp_path):
-    save_at(tmp_path, 1, 2, rate=False)
+    save_at(tmp_path, 1, 2, rate=False, made=small)
     with Checkpoints(tmp_path, keep=Keep(1)) as checkpoints:
         checkpoints.rate(1, -2.0, {})
         checkpoints.rate(2, float("nan"), {})
