@@ -306,7 +306,7 @@ def test_a_run_of_the_same_direction_is_no_other_direction(kvnmt, text, tmp_path
 def test_coverage_is_refused_before_anything_is_translated(
     kvnmt, text, tmp_path_factory, monkeypatch
 ):
-    blind = trained(tmp_path_factory.getbasetemp(), "rnnencdec")
+    blind = untrained(tmp_path_factory.getbasetemp(), "rnnencdec")
     monkeypatch.setattr("kvnmt.evaluation.inputs.translate_lines", refuse)
     asked = text.memory, blind, *text.sides, "--search.coverage", 0.2
     said = kvnmt("evaluate", *asked)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from kvnmt.errors import UserError
 from tests.helpers import WORDS, Said, contents, toy_data, trained
 
-CASES = int(os.environ.get("KVNMT_FUZZ", "50"))  # in five tests
+CASES = int(os.environ.get("KVNMT_FUZZ", "25"))  # in five tests
 GREEDY = ["--search.beam", "1", "--search.batch-size", "8", "--max-input", "7"]
 
 fuzzed = settings(

@@ -288,7 +288,8 @@ def test_an_output_goes_on_where_it_was_cut(
         is_json = "--json" in flags
         return json.loads(line)["translation"] if is_json else line.decode().strip()
 
-    for there in (b"", b"".join(lines[:7]), b"".join(lines[:7]) + lines[7][:3], whole):
+    cut = b"".join(lines[:7]) + lines[7][:3]
+    for there in (cut,) if flags else (cut, b"", b"".join(lines[:7]), whole):
         output.write_bytes(there)
         assert kvnmt(*asked, "--resume").status == 0
         assert [*map(said, output.read_bytes().splitlines())] == [*map(said, lines)]

@@ -13,7 +13,7 @@ from kvnmt.data import synthetic
 
 KVNMT = Path(sysconfig.get_path("scripts")) / "kvnmt"
 TRAINING = """--data.vocabulary words --data.min-count 1 --model.embedding 32
-    --model.encoder 32 --model.state 32 --model.merge sum --model.initializer glorot
+    --model.encoder 32 --model.state 32 --model.merge sum
     --model.dropout.output 0.1 --optimizer.learning-rate 0.01
     --training.metric loss --training.epochs 5
     --training.batch-size 16 --training.shapes 1 --training.bleu-tokenize none

@@ -56,7 +56,6 @@ def test_the_pages_are_what_the_results_make_of_them(text):
     marked = re.compile(r"(<!-- table [\w-]+ -->\n).*?(?=<!-- end -->)", re.S)
     assert len(marked.findall(text)) == len(all_tables())
     assert written(marked.sub(r"\1", text), all_tables()) == text
-    assert written(text, all_tables()) == text
 
 
 def test_every_table_of_a_module_stands_on_a_page(text):

@@ -62,7 +62,8 @@ def test_members_may_have_weights_and_another_mean(some, weights, kind):
         np.average(reading, axis=0, weights=shares[aligned]),
         rtol=1e-4,
     )
-    translate(model, params, SOURCE, SearchConfig(beam=2))
+    if weights and kind == "geometric":
+        translate(model, params, SOURCE, SearchConfig(beam=2))
 
 
 def test_how_members_are_joined_is_checked(kvnmt, some, tmp_path_factory):

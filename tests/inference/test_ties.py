@@ -21,7 +21,7 @@ from kvnmt.model.config import ModelConfig
 from kvnmt.systems.named import system
 from tests.helpers import drawn
 
-COUNT = int(os.environ.get("KVNMT_TIES", "300"))  # sentences
+COUNT = int(os.environ.get("KVNMT_TIES", "100"))  # sentences
 WORDS, NEAR = 40, 1e-7  # of the output layer: how far apart the rows of twins are
 ROUNDING = 1e-5  # nats that what is computed in another order may differ by
 

@@ -596,8 +596,7 @@ def test_theme_button_changes_cells_too(page, written):
     assert page.locator("#theme").inner_text() == "Light"
 
 
-@pytest.mark.parametrize("width", [800, 1400])
-@pytest.mark.parametrize("view", ["matrix", "links"])
+@pytest.mark.parametrize("width, view", [(800, "matrix"), (1400, "links")])
 def test_long_sentences_do_not_widen_the_page(page, written, width, view):
     page.set_viewport_size({"width": width, "height": 600})
     _show(page, written, f"sentence=4&view={view}&step=40")
@@ -687,11 +686,10 @@ def test_no_sentence(page, tmp_path, systems):
     assert page.locator("main").is_hidden()
 
 
-@pytest.mark.parametrize("width", [700, 1100])
-def test_a_notebook_shows_the_page(page, tmp_path, width):
+def test_a_notebook_shows_the_page(page, tmp_path):
     """Target words label rows, source words columns, without a network."""
     page.context.set_offline(True)
-    page.set_viewport_size({"width": width, "height": 900})
+    page.set_viewport_size({"width": 700, "height": 900})
     # A notebook's page may come from a server or a file; here it is a file.
     notebook = tmp_path / "notebook.html"
     notebook.write_text(f"<body>{Explorer(DATA)._repr_html_()}</body>", "utf-8")
