@@ -61,7 +61,7 @@ WITHOUT: dict[str, Change] = {
     "a high rate": partial(with_part, "optimizer", {"learning_rate": None}),
     "layer normalisation": partial(with_part, "model", {"layer_norm": False}),
     "a tied output layer": partial(with_part, "model", {"tie": "none"}),
-    "small source embeddings": partial(with_part, "model", {"initializer": "unit"}),
+    "small arrays at first": partial(with_part, "model", {"initializer": "unit"}),
 }
 # Systems composed of what several papers have: from which, and how.
 COMPOSED: dict[str, tuple[str, Change]] = {

@@ -35,8 +35,8 @@ class StepOptions:
     # translate with a running mean of the parameters (EMA) of this decay; 0: with the
     # last parameters.
     ema: Annotated[float, between(0, 0.999999)] = 0.0
-    # whether that mean is of few steps at first and soon forgets how arrays were drawn;
-    # otherwise a run that copies all arrays of a trained one begins as that.
+    # whether that mean is of a few steps at first, so that it soon forgets how arrays
+    # were drawn; if not, it begins as the parameters that training starts from.
     ema_ramp: Annotated[bool, idle_while(ema=0.0)] = True
     # arrays that are not trained: encoder, target_embedding, or names with a *.
     frozen: tuple[str, ...] = ()

@@ -25,7 +25,8 @@ import kvnmt
 from tests.helpers import tiny, toy_data
 folder = Path('{folder}')
 exp = tiny(toy_data(folder / 'text'), epochs=1)
-kvnmt.train(exp, folder / 'run')
+run = kvnmt.train(exp, folder / 'run')
+assert len(run.translate(['a b'])) == 1
 """
 NAMES = ["compare_attention", "key_memory", "linear_memory", "your_own_mechanism"]
 
