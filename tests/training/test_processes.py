@@ -22,6 +22,7 @@ from kvnmt.errors import UserError
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
+from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.config import TrainingConfig, plan_batches
 from tests.helpers import (
     drawn,
@@ -91,36 +92,38 @@ def check_close(folder: Path, *names: str) -> None:
 def test_two_processes_train_what_one_trains(tmp_path):
     """With dropout and batches that are not full, in parts, words split over devices.
 
-    A signal to the second ends both at the same step, saved; then two go on, and so
-    does one process of four devices. (That a run goes on to the bit is seen in one
-    process, `tests/training/test_kills.py`.)
+    A signal to the second ends both at the same step, saved; then two go on as if
+    nothing had been, and so does one process of four devices.
     """
     data = toy_data(tmp_path / "text")
     choices = {"batch_tokens": 64, "shapes": 1, "accumulate": 2, "epochs": 2}
     choices["log_every"] = 2
     exp = tiny(data, model_axis=2, **choices)
     often = replace(exp.training, save_minutes=1e-9)  # by the clocks of both
+    said = train_two(tmp_path / "two", replace(exp, training=often))
+    assert "training pairs" in said[0] and not said[1].strip()
     asked = End(leave_at=3, signals=(signal.SIGTERM,))
-    said = train_two(
-        tmp_path / "two", replace(exp, training=often), 128 + signal.SIGTERM, asked
-    )
-    assert "training pairs" in said[0]
+    said = train_two(tmp_path / "parts", exp, 128 + signal.SIGTERM, asked)
     assert "after step" in said[0] and "first step" not in said[0]
-    shutil.copytree(tmp_path / "two", tmp_path / "other")
-    said = train_two(tmp_path / "two", exp)
-    assert "resuming" in said[0] and not said[1].strip()
+    shutil.copytree(tmp_path / "parts", tmp_path / "other")
+    train_two(tmp_path / "parts", exp)
     experiment.run(exp, tmp_path / "other", resume=True, console=quiet())
     experiment.run(tiny(data, **choices), tmp_path / "one", console=quiet())
     check_close(tmp_path, "one", "two")
-    check_close(tmp_path, "one", "other")
     texts = [(tmp_path / name / "validations").iterdir() for name in ("one", "two")]
     one, two = ({path.name: path.read_text() for path in each} for each in texts)
     assert one == two and any(map(str.strip, one.values()))
-    one, two = (
-        [line["train_loss"] for line in records(tmp_path / name, "steps.jsonl")]
-        for name in ("one", "two")
+    check_close(tmp_path, "one", "other")
+    ours, theirs = (
+        manifests.read(max((tmp_path / name / "checkpoints").iterdir(), key=step_of))
+        for name in ("two", "parts")
     )
-    assert two == pytest.approx(one, rel=1e-5) and len(one) > 1
+    assert (ours.step, ours.content) == (theirs.step, theirs.content)
+    ours, theirs = (
+        [line["train_loss"] for line in records(tmp_path / name, "steps.jsonl")]
+        for name in ("two", "parts")
+    )
+    assert ours == theirs and len(ours) > 1
 
 
 @pytest.mark.slow
@@ -333,3 +336,7 @@ def test_a_process_that_is_shown_one_gpu_takes_it(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
     monkeypatch.setenv("JAX_LOCAL_DEVICE_IDS", "1")
     assert companions._own_devices(by_hand=False) is None
+
+
+def step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name)
