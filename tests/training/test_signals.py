@@ -11,7 +11,6 @@ import time
 import pytest
 
 from kvnmt.errors import LEAVING
-from kvnmt.training import signals as watched
 from kvnmt.training.signals import ECHO, Signals
 
 
@@ -103,14 +102,13 @@ AGAIN = [number for number in LEAVING if number != signal.SIGHUP]
 @pytest.mark.parametrize("number", AGAIN)
 def test_a_second_signal_leaves_a_notebook_alive(monkeypatch, number):
     monkeypatch.setattr(builtins, "__IPYTHON__", True, raising=False)
-    monkeypatch.setattr(watched, "ECHO", 0.2)
     told: list[str] = []
     before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt), Signals(told.append) as signals:
         os.kill(os.getpid(), number)
         assert signals.asked == number
         os.kill(os.getpid(), number)  # the same, sent twice
-        time.sleep(0.3)
+        time.sleep(ECHO + 0.1)
         told.append("later")
         os.kill(os.getpid(), number)
         time.sleep(10)  # interrupted
