@@ -617,7 +617,7 @@ def test_it_saves_by_the_clock(tmp_path, data, whole):
     )
     run(often, tmp_path / "often")
     assert len(steps_kept(tmp_path / "often")) > 4
-    assert steps_kept(whole) <= {EPOCH, 2 * EPOCH, 3 * EPOCH}
+    assert 2 <= len(steps_kept(whole)) <= 3  # the last two, and the best
     ours, theirs = (
         everything(folder, exp)[0] for folder in (tmp_path / "often", whole)
     )
