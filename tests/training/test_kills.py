@@ -29,14 +29,11 @@ def base(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def exp(base) -> Experiment:
-    """Dropout, parts, a mean, saves between validations; longer than all lives.
-
-    A language model, whose programs are few.
-    """
+    """Dropout, parts, a mean, saves between validations; longer than all lives."""
     epochs = 5 * KILLS - 1
     choices = {"epochs": epochs, "validate_every": 20, "save_every": 7, "patience": 99}
     own = {"accumulate": 2, "ema": 0.9, "keep_every": 100, "shapes": 1}
-    return quick(tiny(toy_data(base / "text"), "lm-lstm", **choices, **own))
+    return quick(tiny(toy_data(base / "text"), **choices, **own))
 
 
 @pytest.fixture(scope="module")
