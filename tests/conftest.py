@@ -45,7 +45,7 @@ _CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") els
 _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 if 1 < _WORKERS <= len(_CORES):
     _NUMBER = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
-    os.sched_setaffinity(0, _CORES[_NUMBER::_WORKERS])
+    os.sched_setaffinity(0, _CORES[_NUMBER % _WORKERS :: _WORKERS])
 
 # A shell lets what it starts in the background ignore SIGINT, and so would all tests.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -43,6 +43,7 @@ class Signals:
         self.tell = tell
         self.asked = 0  # the number of the first signal; 0: none came
         self._breaks = False
+        self._interactive = is_interactive()  # the thread may look much later
         self._handled = _Count()
         self._installed = threading.current_thread() is threading.main_thread()
         self._read = self._write = self._wakeup = -1  # file descriptors
@@ -87,7 +88,7 @@ class Signals:
     def _handle(self, number: int, frame: object) -> None:
         self.asked = self.asked or number
         came = self._handled.add(number)
-        if (came and self._breaks) or (came > 1 and is_interactive()):
+        if (came and self._breaks) or (came > 1 and self._interactive):
             raise KeyboardInterrupt
 
     def _watch(self) -> None:
@@ -98,7 +99,7 @@ class Signals:
                 continue
             came = count.add(number)
             self.asked = self.asked or number
-            if came > 1 and not is_interactive():
+            if came > 1 and not self._interactive:
                 os._exit(STATUS_OF_SIGNALS + number)
             if came != 1:
                 continue

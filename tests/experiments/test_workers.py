@@ -317,7 +317,7 @@ def test_a_signal_ends_the_work_though_its_row_failed(tmp_path):
 
     def fail() -> dict:
         with Signals(print):
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
             raise UserError("no such text")
 
     rows = [other(tmp_path / "fails", fail), other(tmp_path / "next")]

@@ -193,7 +193,7 @@ def _leaving(at: int, signals: tuple[int, ...]) -> Callable[..., Any]:
         def send(*inputs: Any) -> Any:
             if next(count) == at:
                 for number in signals:
-                    os.kill(os.getpid(), number)
+                    signal.raise_signal(number)
             return step(*inputs)
 
         send.lower = step.lower

@@ -96,6 +96,32 @@ def test_a_signal_breaks_what_may_be_left():
             pytest.fail("nothing was raised")
 
 
+LATE = """
+import builtins, os, signal, threading, time
+from kvnmt.training.signals import Signals
+
+builtins.__IPYTHON__ = True
+read = threading.Event()
+try:
+    with Signals(lambda said: read.wait()):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(ECHO + 0.1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+except KeyboardInterrupt:
+    del builtins.__IPYTHON__
+    read.set()
+    time.sleep(0.3)
+    print("alive")
+""".replace("ECHO", str(ECHO))
+
+
+def test_a_notebook_is_one_to_the_end():
+    """Though the thread reads the second signal only once all is over."""
+    done = subprocess.run([sys.executable, "-c", LATE], capture_output=True)
+    assert (done.returncode, done.stdout) == (0, b"alive\n")
+
+
 AGAIN = [number for number in LEAVING if number != signal.SIGHUP]
 
 
@@ -105,12 +131,12 @@ def test_a_second_signal_leaves_a_notebook_alive(monkeypatch, number):
     told: list[str] = []
     before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt), Signals(told.append) as signals:
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
         assert signals.asked == number
-        os.kill(os.getpid(), number)  # the same, sent twice
+        signal.raise_signal(number)  # the same, sent twice
         time.sleep(ECHO + 0.1)
         told.append("later")
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
         time.sleep(10)  # interrupted
         pytest.fail("nothing was raised")
     deadline = time.monotonic() + 10
