@@ -34,8 +34,10 @@ def with_dropout(changes: dict[str, float], experiment: Experiment) -> Experimen
 
 def warmed(experiment: Experiment) -> Experiment:
     """As a Transformer learns: a rising rate at first, and dropout in its layers."""
-    blocks = replace(experiment.model.blocks, dropout=0.1)
-    experiment = with_part("model", {"blocks": blocks}, experiment)
+    model = experiment.model
+    parts = {"blocks": model.blocks, "decoder": model.decoder}
+    drops = {name: replace(part, dropout=0.1) for name, part in parts.items()}
+    experiment = with_part("model", drops, experiment)
     return with_part("optimizer", {"warmup": 1000}, experiment)
 
 

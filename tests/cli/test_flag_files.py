@@ -5,7 +5,7 @@ import pytest
 
 from kvnmt.cli.flag_files import expanded
 from kvnmt.errors import UserError
-from tests.cli.test_main import check_sentence
+from tests.cli.commands import check_sentence
 
 LINES = """\
 # What all my runs have.

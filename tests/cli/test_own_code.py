@@ -7,7 +7,7 @@ import pytest
 
 from kvnmt.attention import CATALOGUE
 from kvnmt.runs.directory import load_experiment
-from tests.cli.test_main import check_sentence
+from tests.cli.commands import check_sentence
 from tests.helpers import toy_data
 
 MINE = """

@@ -6,8 +6,6 @@ What is expected of words was printed by subword-nmt 0.3.8.
 
 import dataclasses
 import random
-import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -15,19 +13,13 @@ from hypothesis import strategies as st
 
 from kvnmt.data import codes, prepare
 from kvnmt.data.codes import LONGEST, Codes, keep_pieces, read_codes
-from kvnmt.data.config import DataConfig
-from kvnmt.data.corpus import load_corpora
 from kvnmt.data.sources import open_text
-from kvnmt.data.vocabularies import Vocabularies, load, load_vocabularies, save
+from kvnmt.data.vocabularies import Vocabularies, load, save
 from kvnmt.data.vocabulary import UNK, Words, count_words
 from kvnmt.data.words import word_numbers
 from kvnmt.errors import OptionError, UserError
-from kvnmt.inference.forced import force_lines
-from kvnmt.inference.translate import translate_lines
-from kvnmt.runs import train
-from kvnmt.runs.directory import load_run
 from kvnmt.runs.shared_words import shared_words
-from tests.helpers import quiet, tiny, toy_data
+from tests.helpers import toy_data
 
 LEARNT = b"""#version: 0.2
 l o
@@ -243,101 +235,3 @@ def test_a_piece_that_may_be_a_word_is_that_word():
     shared = shared_words(ours, theirs)
     assert [list(side) for side in shared.source] == [[0, 1, 3, 4], [0, 1, 4, 2]]
     assert shared.target[0] == shared.target[1] == [0, 1, 2, 3, 4]
-
-
-@pytest.fixture(name="words")
-def _words(tmp_path) -> DataConfig:
-    """The toy language in words of three letters, with the merges of each side."""
-    config = toy_data(tmp_path / "text", train=40)
-    for name in ("source", "target", "valid_source", "valid_target"):
-        path: Path = getattr(config, name)
-        path.write_text(re.sub(r"(\w)", r"\1\1\1", path.read_text()))
-    (tmp_path / "ours").write_text("#version: 0.2\na a\nb b</w>\nc c\n")
-    (tmp_path / "theirs").write_text("#version: 0.2\nA A\nAA A</w>\nB B\n")
-    changes = {"codes": tmp_path / "ours", "target_codes": tmp_path / "theirs"}
-    return dataclasses.replace(config, vocabulary="codes", **changes)
-
-
-def test_a_run_reads_and_writes_whole_words(words, tmp_path):
-    """Text, links and translations are of words; only ids are of pieces."""
-    exp = tiny(words, epochs=1)
-    train.run(exp, tmp_path / "run", console=quiet())
-    run = load_run(tmp_path / "run")
-    ours, theirs = run.vocabularies
-    assert ours.pieces(ours.encode("aaa bbb")) == ["aa@@", "a", "b@@", "bb"]
-    assert theirs.pieces(theirs.encode("AAA BBB")) == ["AAA", "BB@@", "B"]
-    (pair,) = force_lines(run, ["aaa bbb"], ["AAA BBB"])
-    assert pair.counts == (2, 2) and pair.source == [0, 0, 1, 1]
-    assert pair.matrix().shape == (2, 2)
-    lines = translate_lines(run, ["aaa bbb ccc"] * 3)
-    assert not any("@@" in line for line in lines)
-    again = dataclasses.replace(exp.training, epochs=2)
-    words.codes.unlink()  # the run has the merges
-    train.run(dataclasses.replace(exp, training=again), tmp_path / "run", resume=True)
-    assert load_vocabularies(tmp_path / "run") == run.vocabularies
-
-
-@pytest.mark.parametrize("kind", ["words", "characters"])
-def test_words_and_characters_may_be_joint(words, kind):
-    joint = dataclasses.replace(words, vocabulary=kind, joint=True)
-    ours, theirs = load_corpora(joint, None, quiet()).vocabularies
-    assert ours == theirs and UNK not in ours.encode("aaa AAA")
-    trimmed = dataclasses.replace(joint, trimmed=True)
-    ours, theirs = load_corpora(trimmed, None, quiet()).vocabularies
-    assert UNK in ours.encode("AAA") and UNK in theirs.encode("aaa")
-
-
-def test_merges_of_each_side_make_two_vocabularies(words):
-    joint = dataclasses.replace(words, joint=True)
-    ours, theirs = load_corpora(joint, None, quiet()).vocabularies
-    assert ours.merges != theirs.merges
-
-
-def test_both_sides_may_have_one_vocabulary(words):
-    """As subword-nmt learns it, for a table that both share."""
-    joint = dataclasses.replace(words, target_codes=None, joint=True)
-    ours, theirs = load_corpora(joint, None, quiet()).vocabularies
-    assert ours == theirs and ours.encode("aaa") != [UNK] != theirs.encode("AAA")
-    trimmed = dataclasses.replace(joint, trimmed=True)
-    ours, theirs = load_corpora(trimmed, None, quiet()).vocabularies
-    assert theirs.encode("aaa") == [UNK] * 3
-
-
-def test_other_merges_are_another_entry_of_the_cache(words, tmp_path):
-    kept = dataclasses.replace(words, cache=tmp_path / "cache")
-    first = load_corpora(kept, None, quiet()).vocabularies
-    assert load_corpora(kept, None, quiet()).vocabularies == first
-    words.codes.write_text("#version: 0.2\na a\n")
-    other = load_corpora(kept, None, quiet()).vocabularies
-    assert len({v.source.data for v in (first, other)}) == 2
-    assert len([p for p in kept.cache.iterdir() if p.is_dir()]) == 2
-    assert load_corpora(kept, first, quiet()).vocabularies == first
-
-
-@pytest.mark.parametrize(
-    ("choices", "part"),
-    [
-        (["--data.vocabulary", "codes"], "with --data.vocabulary codes, --data.codes"),
-        (["--data.codes", "merges"], "--data.codes is for --data.vocabulary codes"),
-        (
-            ["--data.vocabulary", "codes", "--data.codes", "merges"],
-            "--data.codes 'merges' holds no merges of subword-nmt or fastBPE: No such "
-            "file",
-        ),
-        (
-            ["--recipe", "papers", "--data.trimmed"],
-            "--data.trimmed is of one vocabulary of both sides; leave it out, or give "
-            "--data.joint too",
-        ),
-    ],
-)
-def test_flags_that_do_not_go_together_are_told(kvnmt, tmp_path, choices, part):
-    text = toy_data(tmp_path)
-    flags = [
-        word
-        for name in ("source", "target", "valid_source", "valid_target")
-        for word in (f"--data.{name.replace('_', '-')}", getattr(text, name))
-    ]
-    said = kvnmt("train", tmp_path / "run", *flags, *choices)
-    assert said.status == 2 and part in " ".join(said.err.split()), said.err
-    assert not (tmp_path / "run").exists()

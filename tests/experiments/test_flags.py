@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every table takes from the command line, tried on one with two rows."""
 
-import dataclasses
 import json
-import sys
-from functools import partial
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,39 +21,18 @@ from experiments.all_systems import AllSystems
 from experiments.bahdanau import Bahdanau
 from experiments.even_match import EvenMatch
 from experiments.growth import Growth
-from experiments.harness import rows
 from experiments.harness.results import write_result
 from experiments.harness.row_flags import with_flags
 from experiments.harness.settings import config_digest
-from experiments.harness.table import launch
 from experiments.meng import Meng
 from experiments.multi30k import Multi30k
 from experiments.parts.papers import configure
-from kvnmt.attention import kv_memory
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
-from kvnmt.model.config import ModelConfig
-from kvnmt.runs import own_code
-from kvnmt.runs.config import Experiment
-from tests.experiments.fake import never, write_captions
+from tests.experiments.fake import never
 
 SMALL = """--model.embedding 4 --model.encoder 6 --model.state 6 --training.shapes 1
     --model.initializer wide --training.batch-size 8""".split()
-
-
-@pytest.fixture
-def call(tmp_path, monkeypatch, capsys):
-    """Starts the experiment as a program; gives what it prints."""
-    write_captions(tmp_path)
-    monkeypatch.setattr("experiments.harness.table.keep_programs", lambda _: None)
-
-    def run(*words: str) -> tuple[str, str]:
-        start = ["multi30k", "--data", str(tmp_path), "--workdir", str(tmp_path / "w")]
-        monkeypatch.setattr(sys, "argv", [*start, "--systems", "rnnencdec", *words])
-        launch(Multi30k, partial(multi30k.main, train=never), "About.")
-        return capsys.readouterr()
-
-    return run
 
 
 def test_rows_are_listed_with_their_state(call, tmp_path):
@@ -244,78 +219,3 @@ def test_what_is_no_option_is_told_with_the_nearest(call, capsys):
     with pytest.raises(SystemExit):
         call("--sed", "2")
     assert "no option '--sed'; did you mean '--seeds'?" in capsys.readouterr().err
-
-
-def test_own_code_is_imported_first(call, tmp_path):
-    (tmp_path / "my_systems.py").write_text("print('mine')\n")
-    out, _ = call("--list", "--import", str(tmp_path / "my_systems.py"))
-    assert out.startswith("mine") and "de-en-rnnencdec-scratch-1" in out
-
-
-def told(model: ModelConfig) -> str | None:
-    """The digest of its code, as another process would have it."""
-    own_code.own_code.cache_clear()
-    return own_code.own_code(model)
-
-
-def imported(monkeypatch, **files: Path) -> None:
-    for name, path in files.items():
-        module = ModuleType(name)
-        module.__file__ = str(path)
-        monkeypatch.setitem(sys.modules, name, module)
-
-
-def test_own_code_is_neither_python_nor_the_table(tmp_path, monkeypatch):
-    """Which may stand in the same folder, and of which more is imported later."""
-    (tmp_path / "mine.py").write_text("rate = 1\n")
-    monkeypatch.setattr(kv_memory.Options, "__module__", "mine")
-    monkeypatch.setattr(own_code, "PYTHON", tmp_path / "lib")
-    imported(monkeypatch, mine=tmp_path / "mine.py")
-    model = dataclasses.replace(Experiment().model, attention=kv_memory.Options())
-    before = told(model)
-    for name, place in (("csv", "lib/csv.py"), ("__main__", "table.py")):
-        (tmp_path / place).parent.mkdir(exist_ok=True)
-        (tmp_path / place).write_text("")
-        imported(monkeypatch, **{name: tmp_path / place})
-    assert told(model) == before
-    (tmp_path / "beside.py").write_text("")
-    assert told(model) == before
-    imported(monkeypatch, beside=tmp_path / "beside.py")
-    assert told(model) == before  # the mechanism takes nothing of it
-    (tmp_path / "mine.py").write_text("import csv\nrate = 1\n")
-    before = told(model)
-    (tmp_path / "beside.py").write_text("rate = 2\n")
-    assert told(model) == before
-    for line in ("import beside", "from beside import rate"):
-        (tmp_path / "mine.py").write_text(f"{line}\n")
-        (tmp_path / "beside.py").write_text("rate = 2\n")
-        before = told(model)
-        (tmp_path / "beside.py").write_text("rate = 3\n")
-        assert told(model) != before
-
-
-def test_a_result_knows_the_code_of_its_mechanism(tmp_path, monkeypatch):
-    """But not that of other rows."""
-    package = tmp_path / "mine"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "tired.py").write_text("rate = 1\n")
-    monkeypatch.setattr(kv_memory.Options, "__module__", "mine.tired")
-    plain = Experiment()
-    model = dataclasses.replace(plain.model, attention=kv_memory.Options())
-    of_it = dataclasses.replace(plain, model=model)
-    assert told(plain.model) is told(model) is None
-    imported(monkeypatch, mine=package / "__init__.py")
-    before = told(model)
-    assert told(plain.model) is None and before
-    (package / "tired.py").write_text("rate = 2\n")
-    assert told(model) not in (None, before)
-    row = rows.Row(
-        folder=tmp_path / "row", system="tired", experiment=of_it, measure=lambda _: {}
-    )
-    noted = {"config": config_digest(of_it), "based_on": {}, "own_code": before}
-    write_result(row.folder, noted)
-    with pytest.raises(UserError, match="measured with other code than --import"):
-        row.result()
-    (package / "tired.py").write_text("rate = 1\n")
-    assert told(model) == before and row.result()

@@ -4,15 +4,12 @@
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from experiments.harness.results import read_result
-from experiments.harness.rows import OtherRow, Row, Train
+from experiments.harness.rows import OtherRow
 from experiments.harness.table import Options, Table, make_table
-from experiments.harness.texts import Text, prepare
 from experiments.parts.recipes import parallel_text, with_system
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import StoppedError, UserError
@@ -21,46 +18,8 @@ from kvnmt.runs.config import Experiment
 from kvnmt.systems.named import SYSTEMS
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.losses import Objective
-from tests.experiments.fake import RESULT, complete, draw, leave, never
-from tests.helpers import tiny, toy_data, write_untrained
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory) -> Path:
-    """A run that knows nothing."""
-    folder = tmp_path_factory.mktemp("run")
-    write_untrained(tiny(toy_data(folder / "text")), folder, draw)
-    return folder
-
-
-@pytest.fixture
-def train(run) -> Train:
-    """Leaves a copy of the run, whatever is to be trained."""
-
-    def copy(experiment, folder, *, resume, console):
-        leave(run, experiment, folder)
-        return RESULT
-
-    return copy
-
-
-@pytest.fixture
-def rows(tmp_path) -> list[Row]:
-    experiment = tiny(toy_data(tmp_path / "text"), seed=7)
-    warm = replace(
-        experiment,
-        training=replace(experiment.training, warm_start=tmp_path / "first"),
-    )
-    wanted = ("first", experiment, 20.0), ("second", warm, 30.0)
-    return [
-        Row(
-            folder=tmp_path / name,
-            system="rnnsearch-star",
-            experiment=config,
-            measure=lambda trained, bleu=bleu: {"bleu": bleu},
-        )
-        for name, config, bleu in wanted
-    ]
+from tests.experiments.fake import RESULT, complete, draw, never
+from tests.helpers import write_untrained
 
 
 def test_every_row_is_trained_measured_and_written_in_order(rows, train):
@@ -108,92 +67,6 @@ def test_a_result_is_found_by_its_folder_alone(rows):
     rows[0].folder.mkdir()
     (rows[0].folder / "result.json").write_text('{"bleu": 12.5}')
     assert complete(rows[:1], never) == [{"bleu": 12.5}]
-
-
-def test_a_result_of_other_text_is_refused(rows, train):
-    """Unless it does not say what it was measured on, as one of an older version."""
-    first = complete(rows[:1], train)
-    path = rows[0].experiment.data.valid_target
-    text = path.read_text()
-    path.write_text(text.replace(text.split()[0], "another", 1))
-    with pytest.raises(UserError, match="first' was measured on other text"):
-        complete(rows[:1], never)
-    other = OtherRow(folder=rows[0].folder, system="x", work=dict, tests=(path,))
-    with pytest.raises(UserError, match="first' was measured on other text"):
-        complete([other], never)
-    del first[0]["text"]
-    (rows[0].folder / "result.json").write_text(json.dumps(first[0]))
-    assert complete(rows[:1], never) == complete([other], never) == first
-
-
-def test_text_that_changes_in_training_is_told(rows, train):
-    """What was measured is of neither text."""
-    path = rows[0].experiment.data.source
-    text = path.read_text()
-
-    def changing(experiment, folder, **others):
-        result = train(experiment, folder, **others)
-        path.write_text(text.replace(text.split()[0], "another", 1))
-        return result
-
-    with pytest.raises(UserError, match="text of 'first' changed while"):
-        rows[0].make(changing, Console())
-    assert read_result(rows[0].folder) is None
-    path.write_text(text)
-    with pytest.raises(UserError, match="'first': its text is another than when this"):
-        complete(rows[:1], changing)  # which tries a second time, but not on that
-    assert read_result(rows[0].folder) is None
-    path.write_text(text)
-    assert complete(rows[:1], train)
-
-
-def test_text_that_was_half_written_is_none(tmp_path):
-    def dies() -> None:
-        raise KeyboardInterrupt
-
-    written = []
-    prepare(tmp_path, Text("a", lambda: written.append("a")))
-    with pytest.raises(KeyboardInterrupt):
-        prepare(tmp_path, Text("b", dies))
-    prepare(tmp_path, Text("a", lambda: written.append("a")))
-    assert written == ["a", "a"]
-
-
-def test_text_is_written_anew_only_while_nothing_was_measured_on_it(tmp_path):
-    written = []
-
-    def text(key: str) -> Text:
-        return Text(key, lambda: written.append(key))
-
-    for key in ("a", "b", "b"):
-        prepare(tmp_path, text(key))
-    assert written == ["a", "b"]
-    (tmp_path / "claims" / "row").mkdir(parents=True)
-    prepare(tmp_path, text("b"))
-    with pytest.raises(UserError, match="runs on other text .* another --workdir"):
-        prepare(tmp_path, text("c"))
-    assert written == ["a", "b"]
-
-
-def test_text_that_is_there_counts_where_what_it_is_made_of_is_away(rows, tmp_path):
-    prepare(tmp_path, Text("a", lambda: None))
-    (tmp_path / "claims" / "row").mkdir(parents=True)
-    away = Text(None, pytest.fail)
-    prepare(tmp_path, away)
-    make_table(Options(workdir=tmp_path, list=True), Table("t", (), rows, texts=[away]))
-
-
-@pytest.mark.parametrize("look", [{"list": True}, {"show": True}, {}])
-def test_a_workdir_of_other_text_is_told_whatever_is_asked(rows, tmp_path, look):
-    """And one that is a file."""
-    made = Table("t", (), rows, texts=[Text("a", lambda: None)])
-    prepare(tmp_path, Text("b", lambda: None))
-    (tmp_path / "claims" / "row").mkdir(parents=True)
-    with pytest.raises(UserError, match="runs on other text .* another --workdir"):
-        make_table(Options(workdir=tmp_path, **look), made)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="file' is no folder; choose another --work"):
-        make_table(Options(workdir=tmp_path / "file", **look), made)
 
 
 def test_an_interrupted_run_goes_on(rows, train):

@@ -2,63 +2,33 @@
 """Corpora are translated in order, and how they are batched does not show."""
 
 import dataclasses
-import gc
 import math
-import weakref
-from functools import partial
 from types import SimpleNamespace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt.data import buckets
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import EOS, Words
-from kvnmt.errors import OptionError, UserError
 from kvnmt.inference.config import SearchConfig
-from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.nearest import Nearest
-from kvnmt.inference.program import compiled_search, program
-from kvnmt.inference.score import compiled_score, score, score_lines
-from kvnmt.inference.trained import KEPT
+from kvnmt.inference.program import compiled_search
+from kvnmt.inference.score import score_lines
 from kvnmt.inference.translate import (
     Translation,
     translate,
     translate_lines,
     translate_nbest,
 )
-from kvnmt.model import assembly
 from kvnmt.model.assembly import Model, Params
-from kvnmt.model.config import ModelConfig
 from kvnmt.search import length_divisors
-from kvnmt.systems.named import system
-from tests.helpers import DEVICES, drawn
+from tests.helpers import DEVICES
+from tests.inference.translating import GREEDY, WORDS, build, want_to_end
 
-SIZES = ModelConfig(embedding=6, encoder=5, state=7)
-WORDS = 12
-GREEDY = SearchConfig(beam=1, batch_size=4)
 BEAM = SearchConfig(beam=3, batch_size=4)
-
-
-def build(name: str) -> tuple[Model, Params]:
-    """A model whose random parameters make it talk, and of different things."""
-    model = assembly.build(system(name).model(SIZES), WORDS, WORDS)
-    return model, want_to_end(drawn(model), -2.0)
-
-
-def want_to_end(params: Params, bias: float) -> Params:
-    b = params.output.b.at[EOS].set(bias)
-    return params.replace(output=params.output.replace(b=b))
-
-
-@pytest.fixture(scope="module")
-def talker() -> tuple[Model, Params]:
-    """The system with most to carry; others differ in nothing that shows here."""
-    return build("kvmematt-r2")
 
 
 def test_a_model_without_a_number_writes_nothing(talker):
@@ -68,13 +38,6 @@ def test_a_model_without_a_number_writes_nothing(talker):
     for config in (GREEDY, BEAM):
         (translation,) = translate(model, lost, [[3, 4]], config)
         assert translation.ids == []
-
-
-@pytest.fixture(scope="module")
-def sentences() -> list[list[int]]:
-    random = np.random.default_rng(4)
-    sizes = [3, 7, 1, 5, 2, 7, 4, 6, 1, 3]
-    return [random.integers(1, WORDS, n).tolist() for n in sizes]
 
 
 def check_same(ours: list[Translation], theirs: list[Translation]) -> None:
@@ -244,188 +207,6 @@ def test_no_ngram_is_said_twice_but_where_words_are_forced(talker, sentences, n)
                 assert len({*said}) == len(said)
 
 
-def traced(model: Model) -> tuple[Model, list[tuple[int, ...]]]:
-    """The same model, and the shapes of sources that programs are compiled for."""
-    shapes = []
-
-    def encode(params: Params, source: jax.Array, *more: Any, **options: Any):
-        shapes.append(source.shape)
-        return model.encode(params, source, *more, **options)
-
-    return model._replace(encode=partial(encode)), shapes
-
-
-def test_nothing_is_translated_without_compiling(talker):
-    model, shapes = traced(talker[0])
-    config = SearchConfig(beam=2)
-    assert translate(model, talker[1], [], config) == []
-    empty = [Translation([], 0.0, 0.0)] * 2
-    assert translate(model, talker[1], [[], []], config) == empty
-    assert shapes == []
-    translate(model, talker[1], [[3]], config)
-    assert shapes
-
-
-def test_a_program_is_compiled_per_shape(talker, monkeypatch):
-    monkeypatch.setattr(buckets, "PROGRAM", -1)  # no shape is left out
-    config = SearchConfig(beam=1, batch_size=2, length_ratio=0.1, length_extra=2)
-    random = np.random.default_rng(0)
-    corpus = [random.integers(1, WORDS, n).tolist() for n in [*range(1, 15)] * 3]
-    model, shapes = traced(talker[0])
-    translate(model, talker[1], corpus, config)
-    assert sorted(width for _, width in shapes) == [8, 12, 16]
-    shuffled = random.permutation(np.array(corpus, object)).tolist()
-    translate(model, talker[1], shuffled, config)
-    translate(model, talker[1], corpus * 2, config)
-    assert len(shapes) == 3
-
-
-BASE = SearchConfig(beam=2, length_ratio=0.1, length_extra=2)
-STATIC: dict[str, Any] = {
-    "beam": 3,
-    "sample": True,
-    "top_k": 2,
-    "length_ratio": 0.2,
-    "length_extra": 3,
-    "max_length": 1,
-    "unknown": False,
-    "no_repeat_ngram_size": 2,
-    "nbest": 2,
-}
-SWITCHES = {"top_p": (0.5, 0.9), "coverage": (0.1, 0.2), "diversity": (0.1, 0.2)}
-RUNNING: dict[str, Any] = {
-    "temperature": 0.5,
-    "seed": 7,
-    "normalization": "length",
-    "alpha": 0.3,
-    "min_length": 1,
-}
-OUTSIDE = {"batch_size": 3, "batch_tokens": 99, "mbr": 0.5}  # of any program
-
-
-def test_every_field_is_in_one_place():
-    fields = sorted(field.name for field in dataclasses.fields(SearchConfig))
-    assert sorted([*STATIC, *SWITCHES, *RUNNING, *OUTSIDE]) == fields
-
-
-@pytest.mark.parametrize("name", STATIC | SWITCHES)
-def test_what_is_static_is_another_program(talker, name):
-    value = STATIC[name] if name in STATIC else SWITCHES[name][0]
-    other = dataclasses.replace(BASE, **{name: value})
-    assert program(talker[0], other) is not program(talker[0], BASE)
-
-
-@pytest.mark.parametrize("sample", [False, True])
-def test_what_is_a_number_compiles_nothing(talker, sample):
-    """One program for all of them, where draws are cut and coverage is scored."""
-    model, shapes = traced(talker[0])
-    switched: dict[str, Any] = {name: some for name, (some, _) in SWITCHES.items()}
-    first = dataclasses.replace(BASE, sample=sample, **switched)
-    rows = np.array([[3, 0]]), np.zeros(1, np.int32)
-    compiled_search(model, first)(talker[1], *rows)
-    assert len(shapes) == 1
-    first = dataclasses.replace(first, alpha=1, coverage=1)  # as a notebook may say
-    changes = RUNNING | {name: other for name, (_, other) in SWITCHES.items()}
-    for name, value in (changes | OUTSIDE).items():
-        config = dataclasses.replace(first, **{name: value})
-        compiled_search(model, config)(talker[1], *rows)
-        assert len(shapes) == 1, name
-
-
-def test_programs_that_nobody_uses_are_freed(talker, few_objects):
-    """Also those that ran, with their models, without any cache being cleared."""
-
-    def use() -> list[weakref.ref]:
-        model, _ = traced(talker[0])
-        translate(model, talker[1], [[3]], BASE)
-        score(model, talker[1], [[3]], [[4]])
-        joined = ensemble((model,))
-        params: Any = (talker[1],)
-        translate(joined, params, [[3]], BASE)
-        return [weakref.ref(one) for one in (model.encode, joined.encode)]
-
-    uses = use()
-    gc.collect()
-    assert all(ref() is not None for ref in uses)  # they are kept for the next call
-    for _ in range(KEPT):
-        model, _ = traced(talker[0])
-        program(model, BASE)
-        compiled_score(model, True)
-        ensemble((model,))
-    gc.collect()
-    assert [ref() for ref in uses] == [None, None]
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"beam": 0}, "beam is 0 but must be at least 1 and"),
-        ({"alpha": -1.0}, "alpha is -1 but must be at least 0 and"),
-        ({"alpha": 8.0}, "alpha is 8 but must be at least 0 and at most 7"),
-        ({"top_p": 1.5}, "top_p is 1.5 but must be at least 0.001 and at most 1."),
-        ({"temperature": math.nan}, "temperature is nan but must be a finite number"),
-        ({"max_length": 0}, "max_length is 0 but must be at least 1 and"),
-        (
-            {"nbest": 3},
-            "nbest is 3 but a beam of 2 holds no more than that; widen beam or "
-            "lower nbest.",
-        ),
-    ],
-)
-def test_what_cannot_be_searched_for_is_refused_everywhere(talker, changes, said):
-    """By the names of fields, which the command line turns into those of flags."""
-    model, params = talker
-    config = dataclasses.replace(BASE, **changes)
-    everywhere = [
-        lambda: translate(model, params, [[3]], config),
-        lambda: translate_nbest(model, params, [[3]], config),
-        lambda: compiled_search(model, config),
-        lambda: compiled_search(ensemble((model, model)), config),
-        lambda: program(model, config),
-    ]
-    for search in everywhere:
-        with pytest.raises(OptionError) as error:
-            search()
-        assert str(error.value).startswith(said)
-        for name in (*changes, "beam") if "beam." in said else changes:
-            said_of_flag = f"--search.{name.replace('_', '-')}"
-            assert said_of_flag in error.value.by_flag
-
-
-@pytest.mark.parametrize(
-    ("ids", "said"),
-    [
-        ([3, WORDS], f"holds the id {WORDS}; the vocabulary has ids up to {WORDS - 1}"),
-        ([-1, 3], "holds the id -1;"),
-        ([3, EOS, 4], "holds the id 0; that is the end of sentence"),
-        ("a b", "is a list of ids; encode text"),
-        ([2.7], "is a list of ids; encode text"),
-        ([10**30], "is a list of ids; encode text"),
-    ],
-)
-def test_ids_that_are_no_words_are_refused_everywhere(talker, ids, said):
-    """An array would be indexed with them, and something would come out."""
-    model, params = talker
-    good, bad = [[3], [4, 5]], [[3], ids]
-    two: Any = (params, params)
-    for what, work in {
-        "source sentence": lambda: translate(model, params, bad, GREEDY),
-        "source sentence ": lambda: translate(ensemble((model, model)), two, bad),
-        "prefix": lambda: translate(model, params, good, GREEDY, prefixes=bad),
-        "source sentence  ": lambda: score(model, params, bad, good),
-        "target sentence": lambda: score(model, params, good, bad),
-    }.items():
-        with pytest.raises(UserError, match=f"{what.strip()}.* {said}"):
-            work()
-
-
-def test_lists_that_belong_together_are_as_long(talker):
-    with pytest.raises(UserError, match="^there are 2 sentences but 1 prefixes"):
-        translate(*talker, [[3], [4]], GREEDY, prefixes=[[]])
-    with pytest.raises(UserError, match="^there are 1 source sentences but 2 target"):
-        score(*talker, [[3]], [[3], [4]])
-
-
 def test_draws_belong_to_places_of_the_corpus(talker, sentences):
     """Neither the batch nor its size matters; another seed, or place, draws others."""
     config = SearchConfig(sample=True, nbest=2, batch_size=4)
@@ -459,42 +240,6 @@ def test_every_sentence_is_told_once(talker, sentences):
     translate(*talker, [*sentences, []], two, told.append)
     assert sum(told) == len(sentences)
     assert max(told) == DEVICES  # a row for each
-
-
-def test_alignments_are_those_of_the_pair_alone(talker, sentences):
-    model, params = talker
-    targets = [ids[::-1] * 2 for ids in sentences]
-    scored = score(model, params, sentences, targets, limits=(4, 4096))
-    found = [pair.alignments for pair in scored]
-    forward = jax.jit(model.forward)
-    for place in (0, 3):
-        source = pad([with_end(sentences[place])], 1, len(sentences[place]) + 1)
-        target = pad([with_end(targets[place])], 1, len(targets[place]) + 1)
-        alone = forward(params, source, target).features.alignments
-        for ours, theirs in zip(found[place], alone, strict=True):
-            np.testing.assert_allclose(ours, theirs[0], rtol=1e-4, atol=1e-5)
-    assert not np.allclose(found[0][0], found[0][1], atol=1e-3)
-
-
-def test_empty_sides_have_an_alignment_of_their_ends(talker):
-    scored = score(*talker, [[], [2, 3], []], [[4], [], []])
-    shapes = [[matrix.shape for matrix in pair.alignments] for pair in scored]
-    rounds = len(talker[1].decoder.rounds)
-    assert shapes == [[(2, 1)] * rounds, [(1, 3)] * rounds, [(1, 1)] * rounds]
-
-
-def test_one_alignment_program_serves_a_corpus(talker, sentences):
-    shapes = []
-
-    def forward(params: Params, source: jax.Array, target: jax.Array):
-        shapes.append(source.shape)
-        return talker[0].forward(params, source, target)
-
-    model = talker[0]._replace(forward=partial(forward))
-    score(model, talker[1], sentences, sentences, limits=(4, 4096))
-    assert len(shapes) == len(set(shapes)) == 1
-    score(model, talker[1], sentences[::-1], sentences[::-1], limits=(4, 4096))
-    assert len(shapes) == 1
 
 
 def test_lines_become_lines(talker):

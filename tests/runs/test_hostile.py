@@ -4,9 +4,8 @@
 import json
 import os
 import pickle
-import resource
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -19,23 +18,13 @@ import tensorstore as ts
 from kvnmt import files
 from kvnmt.data.vocabularies import digests
 from kvnmt.errors import UserError
-from kvnmt.files import DamagedError
 from kvnmt.inference.translate import translate_lines
 from kvnmt.runs import bounds
 from kvnmt.runs.average import average
 from kvnmt.runs.directory import load_ensemble, load_run
 from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.checkpoints.writer import Checkpoints
-from tests.helpers import untrained
-
-GIGABYTE = 2**30
-
-
-@pytest.fixture
-def run(tmp_path, tmp_path_factory) -> Path:
-    """A run directory that may be spoilt."""
-    folder = untrained(tmp_path_factory.getbasetemp(), "rnnsearch-star")
-    return Path(shutil.copytree(folder, tmp_path / "run"))
+from tests.runs.hostile import refused, sparse
 
 
 class Harmful:
@@ -46,18 +35,6 @@ class Harmful:
 
     def __reduce__(self):
         return Path.touch, (self.path,)
-
-
-def refused(run: Path, *parts: str, read: Callable[[Path], Any] = load_run) -> None:
-    """By one sentence, without much memory."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(UserError) as error:
-        read(run)
-    message = str(error.value)
-    assert all(part in message for part in parts), message
-    assert "\n" not in message and len(message) < 1000
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert used < 512 * 1024  # KiB
 
 
 def sealed(run: Path, **changes: Any) -> None:
@@ -77,7 +54,7 @@ def configured(run: Path, path: str, value: Any) -> None:
     (run / "config.json").write_text(json.dumps(config))
 
 
-def test_a_pickle_in_the_place_of_anything_is_not_loaded(run, tmp_path):
+def test_a_pickle_in_the_place_of_anything_is_not_loaded(stranger, tmp_path):
     """Nor an array of objects, which holds one."""
     made = tmp_path / "made"
     harm = pickle.dumps(Harmful(made))
@@ -86,27 +63,27 @@ def test_a_pickle_in_the_place_of_anything_is_not_loaded(run, tmp_path):
     made.unlink()
     np.save(tmp_path / "array.npy", np.array([Harmful(made)], object))
     kinds = cycle([harm, (tmp_path / "array.npy").read_bytes()])
-    places = [path for path in run.rglob("*") if path.is_file()]
+    places = [path for path in stranger.rglob("*") if path.is_file()]
     assert len(places) > 8
     for place in places:
         content = place.read_bytes()
         place.write_bytes(next(kinds))
         if place.name != files.MANIFEST:
-            sealed(run)
+            sealed(stranger)
         try:
-            load_run(run)
+            load_run(stranger)
         except UserError as error:
             assert "\n" not in str(error)
         assert not made.exists(), place
         place.write_bytes(content)
-    sealed(run)
-    assert len(translate_lines(load_run(run), ["a b"])) == 1
+    sealed(stranger)
+    assert len(translate_lines(load_run(stranger), ["a b"])) == 1
 
 
-def test_a_checkpoint_that_a_training_removes_is_no_fault(run, monkeypatch):
+def test_a_checkpoint_that_a_training_removes_is_no_fault(stranger, monkeypatch):
     """It is there when the folder is listed, and gone when its files are counted."""
-    other = run / "checkpoints" / "7"
-    shutil.copytree(run / "checkpoints" / "0", other)
+    other = stranger / "checkpoints" / "7"
+    shutil.copytree(stranger / "checkpoints" / "0", other)
     below = bounds._below
 
     def removed(folder: Path) -> Iterator[Path]:
@@ -151,9 +128,9 @@ CONFIGS = [
 
 
 @pytest.mark.parametrize("path, value, part", CONFIGS)
-def test_a_config_that_asks_for_too_much_is_refused(run, path, value, part):
-    configured(run, path, value)
-    refused(run, part)
+def test_a_config_that_asks_for_too_much_is_refused(stranger, path, value, part):
+    configured(stranger, path, value)
+    refused(stranger, part)
 
 
 @pytest.mark.parametrize(
@@ -163,11 +140,11 @@ def test_a_config_that_asks_for_too_much_is_refused(run, path, value, part):
         *('{"model": null}', '{"model": 1}'),
     ],
 )
-def test_a_config_that_is_none_is_refused(run, text):
-    (run / "config.json").write_text(text)
-    refused(run, "config.json")
-    (run / "config.json").write_bytes(b"\xff\xfe")
-    refused(run, "config.json")
+def test_a_config_that_is_none_is_refused(stranger, text):
+    (stranger / "config.json").write_text(text)
+    refused(stranger, "config.json")
+    (stranger / "config.json").write_bytes(b"\xff\xfe")
+    refused(stranger, "config.json")
 
 
 @pytest.mark.parametrize(
@@ -178,24 +155,26 @@ def test_a_config_that_is_none_is_refused(run, text):
         (("chunks",), 16, "is not one of this model"),
     ],
 )
-def test_arrays_without_measure_are_told_before_they_are_read(run, names, power, part):
+def test_arrays_without_measure_are_told_before_they_are_read(
+    stranger, names, power, part
+):
     """The files of a checkpoint may say any shape, and need not hold it."""
-    place = f"file://{run}/checkpoints/0/params/"
+    place = f"file://{stranger}/checkpoints/0/params/"
     store = ts.KvStore.open({"driver": "ocdbt", "base": place}).result()
     key = next(key for key in store.list().result() if key.endswith(b".zarray"))
     plain = json.loads(store.read(key).result().value)
     plain |= dict.fromkeys(names, [2**power, 2**power])
     store.write(key, json.dumps(plain).encode()).result()
-    sealed(run)
-    refused(run, part)
+    sealed(stranger)
+    refused(stranger, part)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_numbers_that_are_not_finite_are_refused(run, tmp_path, value):
+def test_numbers_that_are_not_finite_are_refused(stranger, tmp_path, value):
     """In an ensemble and in the mean of several runs, too."""
-    (run / "versions.json").write_text("{}")
-    good, bad = load_run(run), tmp_path / "bad"
-    shutil.copytree(run, bad)
+    (stranger / "versions.json").write_text("{}")
+    good, bad = load_run(stranger), tmp_path / "bad"
+    shutil.copytree(stranger, bad)
     shutil.rmtree(bad / "checkpoints")
     words = {"vocabularies": digests(good.vocabularies)}
     table = good.params.target_embedding.at[-1, -1].set(value)
@@ -204,9 +183,9 @@ def test_numbers_that_are_not_finite_are_refused(run, tmp_path, value):
         checkpoints.save_params(params, words)
     said = "checkpoints/0' has parameters that are not finite"
     refused(bad, str(bad), said)
-    refused(bad, said, read=lambda bad: average([run, bad], tmp_path / "mean"))
+    refused(bad, said, read=lambda bad: average([stranger, bad], tmp_path / "mean"))
     with pytest.raises(UserError, match="bad/" + said):
-        load_ensemble([run, bad])
+        load_ensemble([stranger, bad])
 
 
 MANIFESTS = [
@@ -227,129 +206,39 @@ MANIFESTS = [
 
 
 @pytest.mark.parametrize("changes", MANIFESTS, ids=str)
-def test_a_manifest_that_lies_is_refused(run, changes, capsys):
-    sealed(run, **changes)
-    refused(run, "no checkpoint left that is whole")
+def test_a_manifest_that_lies_is_refused(stranger, changes, capsys):
+    sealed(stranger, **changes)
+    refused(stranger, "no checkpoint left that is whole")
     assert "is no manifest" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("text", [b"[]", b"[" * 100_000, b"{"])
-def test_a_sealed_manifest_of_something_else_is_refused(run, text):
-    path = run / "checkpoints/0" / files.MANIFEST
+def test_a_sealed_manifest_of_something_else_is_refused(stranger, text):
+    path = stranger / "checkpoints/0" / files.MANIFEST
     path.write_bytes(files.digest(text).encode() + b"\n" + text)
-    refused(run, "no checkpoint left that is whole")
+    refused(stranger, "no checkpoint left that is whole")
 
 
-def sparse(path: Path, size: int = 64 * GIGABYTE) -> None:
-    """A file that takes no room, and much memory to read."""
-    with path.open("r+b") as file:
-        file.truncate(size)
-
-
-@pytest.mark.parametrize(
-    "name, part",
-    [
-        ("config.json", "has more than"),
-        ("vocabulary/source.words", "is no vocabulary"),
-        ("checkpoints/0/manifest.json", "do not belong together"),
-        ("checkpoints/0/params/_METADATA", "do not belong together"),
-    ],
-)
-def test_files_of_gigabytes_are_not_read(run, name, part):
-    sparse(run / name)
-    refused(run, part)
-
-
-def test_a_manifest_of_many_megabytes_is_not_read(run):
-    sparse(run / "checkpoints/0/manifest.json", 2 * files.SMALL)
-    refused(run, "no checkpoint left that is whole")
-    with pytest.raises(DamagedError, match="has more than"):
-        files.read_manifest(run / "checkpoints/0")
-
-
-VOCABULARIES = [
-    ("source.words", b"\xff\n"),
-    ("source.words", b"a\n" * 5),
-    ("source.characters", b"\xff"),
-    ("source.model", b"no model"),
-    ("source.model", b""),
-]
-
-
-@pytest.mark.parametrize("name, data", VOCABULARIES)
-def test_another_vocabulary_is_refused(run, name, data):
-    (run / "vocabulary/source.words").unlink()
-    (run / "vocabulary" / name).write_bytes(data)
-    refused(run, "vocabulary" if data != b"a\n" * 5 else "")
-
-
-def _link(place: Path, target: Path) -> None:
-    if place.is_dir():
-        shutil.rmtree(place)
-    else:
-        place.unlink()
-    place.symlink_to(target)
-
-
-LINKS: list[tuple[str, Callable[[Path], Path]]] = [
-    ("vocabulary/source.words", lambda run: Path("/etc/passwd")),
-    ("vocabulary/source.words", lambda run: Path("../../secret")),
-    ("vocabulary", lambda run: run.parent),
-    ("config.json", lambda run: run.parent / "secret"),
-    ("checkpoints", lambda run: run.parent),
-    ("checkpoints/0/params", lambda run: Path("/")),
-    ("checkpoints/0/manifest.json", lambda run: run.parent / "secret"),
-]
-
-
-@pytest.mark.parametrize("place, target", LINKS)
-def test_links_lead_nowhere_outside(run, place, target):
-    (run.parent / "secret").write_text("secret\n")
-    _link(run / place, target(run))
-    refused(run, "a link that leads out")
-
-
-def test_the_mean_of_strangers_runs_is_as_careful(run, tmp_path):
+def test_the_mean_of_strangers_runs_is_as_careful(stranger, tmp_path):
     """What leads out is not copied, and no sum of a size that is only said is made."""
 
     def mean(folder: Path) -> object:
         return average([folder], tmp_path / "mean")
 
-    configured(run, "model.state", 10**9)
-    refused(run, "model.state is 1000000000", read=mean)
-    configured(run, "model.state", 2**16)
-    refused(run, "do not belong together", read=mean)
-    (run.parent / "secret").write_text("secret\n")
-    (run / "versions.json").symlink_to(run.parent / "secret")
-    refused(run, "a link that leads out", read=mean)
+    configured(stranger, "model.state", 10**9)
+    refused(stranger, "model.state is 1000000000", read=mean)
+    configured(stranger, "model.state", 2**16)
+    refused(stranger, "do not belong together", read=mean)
+    (stranger.parent / "secret").write_text("secret\n")
+    (stranger / "versions.json").symlink_to(stranger.parent / "secret")
+    refused(stranger, "a link that leads out", read=mean)
     assert not (tmp_path / "mean").exists()
 
 
-def test_links_within_a_run_and_to_it_are_followed(run):
-    """A loop of links, which nothing reads, does no harm."""
-    words = run / "vocabulary/source.words"
-    words.rename(run / "words")
-    words.symlink_to("../words")
-    (run / "loop").symlink_to("loop")
-    (run.parent / "other").symlink_to(run)
-    assert len(translate_lines(load_run(run.parent / "other"), ["a b"])) == 1
-
-
-def test_a_pipe_is_not_waited_for(run):
-    manifest = "checkpoints/0/manifest.json"
-    for name in (manifest, "config.json", "vocabulary/source.words"):
-        kept = (run / name).read_bytes()
-        (run / name).unlink()
-        os.mkfifo(run / name)
-        refused(run, "")
-        (run / name).unlink()
-        (run / name).write_bytes(kept)
-
-
-def test_paths_in_the_config_are_not_followed(run, tmp_path):
+def test_paths_in_the_config_are_not_followed(stranger, tmp_path):
     """Translating asks for nothing that the config names."""
     os.mkfifo(tmp_path / "pipe")
     for name in ("source", "target", "valid_source", "vocabularies", "cache"):
-        configured(run, f"data.{name}", str(tmp_path / "pipe"))
-    configured(run, "training.warm_start", "/proc/self/mem")
-    assert len(translate_lines(load_run(run), ["a b"])) == 1
+        configured(stranger, f"data.{name}", str(tmp_path / "pipe"))
+    configured(stranger, "training.warm_start", "/proc/self/mem")
+    assert len(translate_lines(load_run(stranger), ["a b"])) == 1

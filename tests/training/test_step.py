@@ -2,112 +2,37 @@
 """One step: what it minimises, what it consumes, and who shares the work."""
 
 import dataclasses
-import re
-from collections.abc import Callable
-from functools import cache
-from types import SimpleNamespace
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from kvnmt import devices
-from kvnmt.data.batches import Batch, LinkedBatch, pad, with_end
+from kvnmt.data.batches import Batch
 from kvnmt.errors import OptionError, UserError
-from kvnmt.model import assembly
-from kvnmt.model.assembly import Model
-from kvnmt.model.config import Dropout
-from kvnmt.systems.named import system
 from kvnmt.training import step as steps
 from kvnmt.training.freezing import check_frozen
 from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig, build
-from kvnmt.training.sharding import shardings
 from kvnmt.training.step import StepOptions
 from kvnmt.training.validation import make_eval_step
-from tests.helpers import DEVICES, SIZES
+from tests.helpers import DEVICES
+from tests.training.stepping import (
+    KEY,
+    LENGTH,
+    OBJECTIVE,
+    ROWS,
+    WORDS,
+    make_batch,
+    make_model,
+    mesh_of,
+    stepper,
+    train,
+)
 
-WORDS, ROWS, LENGTH = 9, 8, 6
-KEY = jax.random.key(3)
-OBJECTIVE = Objective(atteos=1.0, guided=0.5)
 BY_SENTENCES = Objective(atteos=1.0, guided=0.5, normalization="sentences")
-
-
-def make_model(
-    name: str = "rnnsearch-star-atteos", dropout: float = 0.3, **changes: Any
-) -> Model:
-    config = dataclasses.replace(SIZES, dropout=Dropout(output=dropout), **changes)
-    return assembly.build(system(name).model(config), WORDS, WORDS)
-
-
-def make_batch(seed: int) -> LinkedBatch:
-    """Pairs of all lengths; the last row holds nothing."""
-    random = np.random.default_rng(seed)
-
-    def side() -> np.ndarray:
-        sizes = random.integers(0, LENGTH, ROWS - 1)
-        words = (random.integers(1, WORDS, size).tolist() for size in sizes)
-        return pad([with_end(ids) for ids in words], ROWS, LENGTH)
-
-    source, target = side(), side()
-    there = (target >= 0)[:, :, None] & (source >= 0)[:, None, :]
-    return LinkedBatch(source, target, there & (random.random(there.shape) < 0.4))
-
-
-def mesh_of(devices: int) -> Mesh:
-    return jax.make_mesh(
-        (devices,), ("data",), (AxisType.Auto,), devices=jax.devices()[:devices]
-    )
-
-
-class Trace(NamedTuple):
-    """What some steps gave."""
-
-    losses: list[float]
-    norms: list[float]
-    params: Any
-    mean: Any
-
-
-def train(
-    run: Callable[..., Any],
-    state: steps.TrainState,
-    mesh: Mesh,
-    count: int,
-    place: bool = True,
-) -> Trace:
-    state = devices.replicate(state, mesh) if place else state
-    losses, norms = [], []
-    for seed in range(count):
-        state, metrics = run(state, *devices.split_rows(make_batch(seed), mesh))
-        losses.append(float(metrics.loss.total))
-        norms.append(float(metrics.gradient_norm))
-    return Trace(losses, norms, *jax.device_get((state.params, state.mean)))
-
-
-@pytest.fixture(scope="module")
-def start() -> Callable[[], steps.TrainState]:
-    """Makes the same state again and again, since a step consumes it."""
-    update = build(OptimizerConfig(learning_rate=0.01), 4)
-    params = jax.device_get(make_model().init(jax.random.key(1)))
-    return lambda: steps.init_state(jax.tree.map(jnp.array, params), update)
-
-
-@cache
-def stepper(count: int, **options: Any) -> Callable[..., Any]:
-    """The compiled step on so many devices."""
-    update = build(OptimizerConfig(learning_rate=0.01), 4)
-    chosen = StepOptions(**options)
-    mesh = mesh_of(count)
-    return steps.make_train_step(make_model(), OBJECTIVE, update, KEY, chosen, mesh)
-
-
-def test_the_mesh_has_every_device():
-    assert devices.data_mesh().size == jax.device_count() == DEVICES
 
 
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
@@ -122,154 +47,6 @@ def test_only_sound_numbers_change_anything_on_any_platform(start, platform, goo
     found = steps._update_if(jnp.bool_(good), updated, state, ones, platform)
     for old, new in zip(*map(jax.tree.leaves, (state.params, found.params))):
         np.testing.assert_array_equal(new, old + good)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_products_are_of_the_type_that_is_asked_for(start, dtype):
-    batch = devices.split_rows(make_batch(1), mesh_of(1))
-    text = stepper(1, dtype=dtype).lower(start(), *batch).as_text()
-    products = [line for line in text.splitlines() if "dot_general" in line]
-    assert products and any("bf16" in line for line in products) == (
-        dtype == "bfloat16"
-    )
-
-
-@pytest.mark.parametrize("rows", [1, 7, 10])
-def test_rows_that_the_devices_cannot_share_are_refused(rows):
-    with pytest.raises(UserError, match=f"{rows} sentences .* {DEVICES} devices"):
-        devices.check_rows(rows, devices.rows(devices.data_mesh()))
-
-
-def test_rows_that_they_can_share_are_not():
-    devices.check_rows(16, devices.rows(devices.data_mesh()))
-    devices.check_rows(7, devices.rows(mesh_of(1)))
-
-
-def test_several_devices_do_what_one_does(start):
-    """Dropout and the objective of the paper included, over five steps."""
-    many, one = (train(stepper(n), start(), mesh_of(n), 5) for n in (DEVICES, 1))
-    check_close(many, one)
-
-
-def check_close(ours: Trace, theirs: Trace, tolerance: float = 1e-5) -> None:
-    np.testing.assert_allclose(ours.losses, theirs.losses, rtol=tolerance)
-    np.testing.assert_allclose(ours.norms, theirs.norms, rtol=10 * tolerance)
-    for some, other in zip(*map(jax.tree.leaves, (ours.params, theirs.params))):
-        np.testing.assert_allclose(some, other, rtol=10 * tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize(
-    ("count", "options"),
-    [
-        (1, {}),
-        (2, {"accumulate": 2, "remat": 4}),
-    ],
-)
-def test_the_way_of_computing_changes_nothing(start, count, options):
-    """Rows of all lengths, one of them empty; dropout on; three steps."""
-    options = {"residuals": "vectors", "products": "merged", **options}
-    plain = train(stepper(1), start(), mesh_of(1), 3)
-    check_close(train(stepper(count, **options), start(), mesh_of(count), 3), plain)
-
-
-def test_devices_that_split_the_vocabulary_do_what_one_does(x64):
-    """In float64, with an optimiser whose moments are split too."""
-    words, update = 12, build(OptimizerConfig(learning_rate=0.01), 4)
-    config = dataclasses.replace(SIZES, dropout=Dropout(output=0.3))
-    model = assembly.build(system("past-future-losses").model(config), words, words)
-    params = jax.tree.map(
-        lambda leaf: np.asarray(leaf, np.float64), model.init(jax.random.key(1))
-    )
-    objective = Objective(subtractive=1.0)
-
-    def run(*shape: int) -> Trace:
-        count, axes = shape[0] * shape[1], (AxisType.Auto,) * 2
-        some = jax.devices()[:count]
-        mesh = jax.make_mesh(shape, ("data", "model"), axes, devices=some)
-        state = steps.init_state(jax.tree.map(jnp.array, params), update)
-        found = shardings(state, mesh)
-        step = steps.make_train_step(
-            *(model, objective, update, KEY, StepOptions(), mesh, found)
-        )
-        return train(step, jax.device_put(state, found), mesh, 3, place=False)
-
-    check_close(run(1, 4), run(1, 1), 1e-10)  # two axes: tests/training/test_processes
-
-
-def test_what_has_an_entry_for_each_word_is_split():
-    mesh = devices.data_mesh(2)
-    model = assembly.build(system("past-future-losses").model(SIZES), 12, 14)
-    update = build(OptimizerConfig(), 4)
-    state = jax.eval_shape(
-        lambda: steps.init_state(
-            model.init(jax.random.key(1)), update, StepOptions(ema=0.9)
-        )
-    )
-    places = jax.tree_util.tree_flatten_with_path(shardings(state, mesh))[0]
-    split = {
-        jax.tree_util.keystr(path, simple=True, separator="/")
-        for path, place in places
-        if "model" in place.spec
-    }
-    one = ["source_embedding", "target_embedding", "output/W/0", "output/b"]
-    one += [f"auxiliary/{n}/{part}" for n in range(2) for part in ("W/0", "b")]
-    assert {name for name in split if name.startswith("params/")} == {
-        f"params/{name}" for name in one
-    }
-    # The parameters, their mean, and both moments of Adam.
-    assert len(split) == 4 * len(one)
-
-
-@pytest.mark.parametrize("part", ["decoder/rounds/0/attention", "target_context"])
-@pytest.mark.parametrize("name", ["output", "auxiliary/0"])
-def test_what_a_mechanism_calls_so_is_whole(part, name):
-    """Its width need not divide, either."""
-    layer: Any = {"W": [jnp.zeros((3, 5))], "b": jnp.zeros(5)}
-    for key in reversed(f"params/{part}/{name}".split("/")):
-        layer = {key: layer}
-    for place in jax.tree.leaves(shardings(layer, devices.data_mesh(2))):
-        assert place.spec == PartitionSpec()
-
-
-def test_a_vocabulary_that_cannot_be_split_is_told():
-    mesh = devices.data_mesh(DEVICES)
-    state = {"source_embedding": jnp.zeros((10, 3))}
-    with pytest.raises(UserError, match="of 10 entries .* 4 devices; make it 8 with"):
-        shardings(state, mesh)
-
-
-def test_devices_that_cannot_be_grouped_are_told():
-    told = f"model_axis is 3 but must divide the {DEVICES} devices .* start one process"
-    with pytest.raises(UserError, match=told):
-        devices.data_mesh(3)
-
-
-def test_unequal_numbers_of_devices_are_told(monkeypatch):
-    """JAX would fail later, on the rows of a batch."""
-    held = [SimpleNamespace(process_index=n) for n in (0, 0, 1, 2, 2)]
-    monkeypatch.setattr(jax, "devices", lambda: held)
-    told = "process 1 has 1 device and process 0 has 2, .* CUDA_VISIBLE_DEVICES show 1"
-    with pytest.raises(UserError, match=told):
-        devices.data_mesh()
-
-
-def test_devices_meet_outside_of_every_loop():
-    """A gradient that met in every step of a scan would wait as often."""
-    model, update = make_model("kvmematt-r2-atteos"), build(OptimizerConfig(), 4)
-    mesh = mesh_of(DEVICES)
-    state = steps.init_state(model.init(jax.random.key(1)), update)
-    step = steps.make_train_step(model, Objective(), update, KEY, mesh=mesh)
-    placed = devices.replicate(state, mesh), *devices.split_rows(make_batch(1), mesh)
-    text = step.lower(*placed).compile().as_text()
-    bodies = set(re.findall(r"body=%?([\w.\-]+)", text))
-    meetings, inside = 0, ""
-    for line in text.splitlines():
-        if found := re.match(r"(?:ENTRY )?%?([\w.\-]+) .*\{$", line):
-            inside = found[1]
-        if re.search(r" all-(reduce|gather)(-start)?\(", line):
-            meetings += 1
-            assert inside not in bodies, line
-    assert bodies and 1 <= meetings <= 4
 
 
 @pytest.mark.parametrize("ramp", [True, False])
@@ -306,14 +83,6 @@ def test_the_scale_is_that_of_the_rate(start):
 
     for whole, half in zip(moved(1.0), moved(0.5)):
         np.testing.assert_allclose(half, whole / 2, rtol=1e-3, atol=1e-7)
-
-
-def test_a_batch_is_split_by_rows():
-    few = ROWS // DEVICES
-    for array in devices.split_rows(make_batch(1), devices.data_mesh()):
-        shapes = {shard.data.shape for shard in array.addressable_shards}
-        assert shapes == {(few, *array.shape[1:])}
-        assert len({shard.device for shard in array.addressable_shards}) == DEVICES
 
 
 def test_the_same_steps_give_the_same_bits(start):
@@ -477,29 +246,6 @@ def test_a_loss_that_is_no_number_changes_nothing(count):
     assert metrics.skipped and int(after.step) == 1
     same = jax.device_get(after.replace(step=before.step))
     jax.tree.map(np.testing.assert_array_equal, same, before)
-
-
-@pytest.mark.parametrize(("precision", "whole"), [("fast", False), ("float32", True)])
-def test_float32_products_are_whole_where_they_are_asked_for(start, precision, whole):
-    """Of every product, forward and backward; a TPU's own default is bfloat16."""
-    options = StepOptions(precision=precision)
-    step = steps.make_train_step(make_model(), OBJECTIVE, optax.sgd(1.0), KEY, options)
-    state = steps.init_state(start().params, optax.sgd(1.0))
-    traced = step.program.trace(step.key, state, *make_batch(1))
-    lowered = traced.lower(lowering_platforms=("tpu",))
-    products = [x for x in lowered.as_text().splitlines() if "dot_general" in x]
-    assert len(products) > 20
-    assert {"HIGHEST" in product for product in products} == {whole}
-
-
-def test_products_are_else_as_jax_is_told(start):
-    step = steps.make_train_step(
-        make_model(), OBJECTIVE, optax.sgd(1.0), KEY, StepOptions()
-    )
-    state = steps.init_state(start().params, optax.sgd(1.0))
-    with jax.default_matmul_precision("highest"):
-        traced = str(step.program.trace(step.key, state, *make_batch(1)).jaxpr)
-    assert "Precision.HIGHEST" in traced and "Precision.DEFAULT" not in traced
 
 
 def test_a_step_consumes_its_state(start):
