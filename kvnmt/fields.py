@@ -169,6 +169,16 @@ def unused(config: Any, *starts: Any) -> dict[str, OptionError]:
     return refusals
 
 
+def idle(config: Any) -> set[str]:
+    """The fields of a dataclass that do nothing beside the values of others."""
+    return {
+        name
+        for name, hint in _hints(type(config)).items()
+        for other, nothing in _marks(hint, IdleWhile)
+        if getattr(config, other) in nothing
+    }
+
+
 @cache
 def bounds_of(kind: type) -> dict[str, Bounds]:
     """The bounds of the fields of a dataclass, by the field's name."""

@@ -42,13 +42,18 @@ def count_steps_of_remat(plain: dict[str, Any]) -> None:
 def leave_tied_layers_alone(plain: dict[str, Any]) -> None:
     """``scale_tied`` multiplied what a tied output layer reads.
 
-    Where that was by something else than 1 it stays, and is refused.
+    Raises:
+        ValueError: By something else than 1, for which there is no field any more.
     """
     model = plain.get("model", {})
     if model.get("scale_tied") and model["tie"] != "none":
         is_transformer = model["decoder"]["name"] == "transformer"
         if not is_transformer or model["state"] != model["embedding"]:
-            return
+            raise ValueError(
+                "its tied output layer reads numbers that are scaled (scale_tied), "
+                "which no model is any more; translate with the version that trained "
+                "it, or train again"
+            )
     model.pop("scale_tied", None)
 
 

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kvnmt.errors import OptionError, UserError
-from kvnmt.fields import extending
+from kvnmt.fields import extending, idle
 from kvnmt.layers import GRU, LSTM, count_heads
 from kvnmt.model.assembly import Params
 from kvnmt.model.config import ModelConfig
@@ -62,7 +62,7 @@ def warm_start(
     used: set[int] = set()
     for path, leaf in paths:
         name = path_name(path)
-        source = _start(trained, fresh, path)
+        source = _start(trained, fresh, path, leaf)
         known = shared.fill(path, leaf, source) if shared else source
         if known is None:
             new.append(name)
@@ -97,9 +97,12 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
     # output layer.
     if "all" in (trained.tie, config.tie) or trained.tie == "none":
         fields.append("tie")
+    parts = ["attention", "decoder", "target_context"]
+    if "blocks" not in idle(trained) | idle(config):
+        parts.insert(0, "blocks")
     fields += [
         f"{part}.{name}"
-        for part in ("blocks", "attention", "decoder", "target_context")
+        for part in parts
         for name in _common(getattr(trained, part), getattr(config, part))
     ]
     for field in fields:
@@ -132,20 +135,26 @@ def _meant(config: ModelConfig, field: str) -> Any:
 
 
 def _common(before: Any, now: Any) -> list[str]:
-    """Options that mean the same of both: of other mechanisms those of all."""
+    """Options that mean something in both: of other mechanisms those of all."""
     names = [option.name for option in fields_of(now)]
     if type(before) is type(now):
-        others = extending(type(now))
+        others = extending(type(now)) | idle(before) | idle(now)
         return [name for name in names if name not in others]
     both = ("reset", "initial")
     return [name for name in both if hasattr(before, name) and hasattr(now, name)]
 
 
-def _start(trained: Params, fresh: Params, path: tuple[Any, ...]) -> Any | None:
+def _start(
+    trained: Params, fresh: Params, path: tuple[Any, ...], leaf: Any
+) -> Any | None:
+    """What starts a leaf of the fresh parameters, if anything does."""
     start = _counterpart(trained, fresh, path)
     if start is None and path[0] in (OUTPUT, AUXILIARY):
         name = path[1 if path[0] == OUTPUT else 2 :]
-        return _counterpart(trained.output_layer, fresh.output_layer, name)
+        start = _counterpart(trained.output_layer, fresh.output_layer, name)
+        # One that reads another width is another layer.
+        if start is not None and start.shape[:-1] != leaf.shape[:-1]:
+            return None
     return start
 
 

@@ -12,7 +12,7 @@ one twice, to a process and to its group.
 Where somebody types at Python, in a notebook say, the process is not ended, with all
 that is in it: the second raises KeyboardInterrupt, once the main thread comes to it.
 A signal that was ignored before stays so: a shell shields from Control-C what it runs
-in the background.
+in the background. So does one that another program handles, of which Python is a part.
 """
 
 import builtins
@@ -27,6 +27,7 @@ from typing import Any
 
 from kvnmt.errors import LEAVING, STATUS_OF_SIGNALS
 
+UNTOUCHED = signal.SIG_IGN, None  # ignored; handled by what runs this Python
 ECHO = 1.0  # seconds after the first signal in which others are the same
 
 
@@ -44,7 +45,7 @@ class Signals:
         self.asked = 0  # the number of the first signal; 0: none came
         self._breaks = False
         self._interactive = is_interactive()  # the thread may look much later
-        self._handled = _Count()
+        self._handled, self._again = _Count(), False
         self._installed = threading.current_thread() is threading.main_thread()
         self._read = self._write = self._wakeup = -1  # file descriptors
         self._before: dict[signal.Signals, Any] = {}  # the handlers
@@ -58,7 +59,7 @@ class Signals:
             self._before = {
                 n: signal.signal(n, self._handle)
                 for n in LEAVING
-                if signal.getsignal(n) is not signal.SIG_IGN
+                if signal.getsignal(n) not in UNTOUCHED
             }
             threading.Thread(target=self._watch, daemon=True).start()
         return self
@@ -88,7 +89,8 @@ class Signals:
     def _handle(self, number: int, frame: object) -> None:
         self.asked = self.asked or number
         came = self._handled.add(number)
-        if (came and self._breaks) or (came > 1 and self._interactive):
+        again = came > 1 or self._again
+        if (came and self._breaks) or (again and self._interactive):
             raise KeyboardInterrupt
 
     def _watch(self) -> None:
@@ -99,6 +101,8 @@ class Signals:
                 continue
             came = count.add(number)
             self.asked = self.asked or number
+            # Two that come while the main thread waits are one to its handler.
+            self._again = self._again or came > 1
             if came > 1 and not self._interactive:
                 os._exit(STATUS_OF_SIGNALS + number)
             if came != 1:

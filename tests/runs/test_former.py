@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 
+from kvnmt.errors import UserError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score_lines
 from kvnmt.inference.translate import translate_lines
@@ -171,10 +172,15 @@ def test_remat_is_a_number_of_steps(remat, steps):
         ({"tie": "all", "decoder": {"name": "transformer"}, "state": 9}, False),
     ],
 )
-def test_a_tied_layer_that_was_not_scaled_goes_on(changes, goes):
+def test_a_tied_layer_that_was_not_scaled_goes_on(tmp_path, changes, goes):
     plain = to_plain(Experiment())
     plain["model"] |= {"scale_tied": True, **changes}
-    assert ("scale_tied" in upgraded(plain)["model"]) != goes
+    if goes:
+        assert "scale_tied" not in upgraded(plain)["model"]
+        return
+    (tmp_path / "config.json").write_text(json.dumps(plain))
+    with pytest.raises(UserError, match="is no config of this version: its tied out"):
+        load_experiment(tmp_path)
 
 
 def test_a_config_of_now_is_left_as_it_is():

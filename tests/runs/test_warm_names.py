@@ -75,6 +75,19 @@ def test_arrays_of_one_place_that_mean_two_things(tmp_path, before, now, starts)
         check_computed_alike(trained, config, tmp_path)
 
 
+def test_what_does_nothing_need_not_be_alike(tmp_path):
+    """The unit of a FUTURE layer without one, heads of layers that have none."""
+    past, both = (system(name).model(SIZES) for name in ("past", "past-future"))
+    gru = dataclasses.replace(both.decoder, cell="gru")
+    other = dataclasses.replace(both, decoder=gru)
+    check_computed_alike(past, other, tmp_path)
+    check_computed_alike(other, past, tmp_path)
+    with pytest.raises(UserError, match=r"decoder\.cell"):
+        check_computed_alike(both, other, tmp_path)
+    wider = dataclasses.replace(BASELINE, encoder=512)
+    check_computed_alike(BASELINE, wider, tmp_path)  # shapes tell what differs
+
+
 def test_a_table_is_read_as_it_was_trained(tmp_path):
     scaled = dataclasses.replace(BASELINE, decoder=transformer.Options())
     for pair in ((BASELINE, scaled), (scaled, BASELINE)):

@@ -33,6 +33,18 @@ def test_a_signal_that_was_ignored_stays_so():
     assert said.startswith("SIGTERM: saving")
 
 
+def test_a_signal_that_another_program_handles_stays_with_it(monkeypatch):
+    """Of such handlers Python knows nothing, and could not put them back."""
+    getsignal, before = signal.getsignal, signal.getsignal(signal.SIGUSR1)
+    unknown = lambda n: None if n == signal.SIGUSR1 else getsignal(n)  # noqa: E731
+    with monkeypatch.context() as patch:
+        patch.setattr(signal, "getsignal", unknown)
+        with Signals(print):
+            assert getsignal(signal.SIGUSR1) == before
+            assert getsignal(signal.SIGTERM) != signal.SIG_DFL
+    assert getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
 ENDLESS = """
 import os, signal, time
 from kvnmt.training.signals import Signals
@@ -120,6 +132,34 @@ def test_a_notebook_is_one_to_the_end():
     """Though the thread reads the second signal only once all is over."""
     done = subprocess.run([sys.executable, "-c", LATE], capture_output=True)
     assert (done.returncode, done.stdout) == (0, b"alive\n")
+
+
+WAITING = """
+import builtins, ctypes, os, signal, threading, time
+from kvnmt.training.signals import Signals
+
+builtins.__IPYTHON__ = True
+
+def stop():
+    for _ in range(2):
+        time.sleep(ECHO + 0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+sender = threading.Thread(target=stop)
+sender.start()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # nothing wakes this thread
+try:
+    with Signals(lambda said: None):
+        ctypes.CDLL(None).usleep(int(1e6 * (2 * ECHO + 0.7)))  # as a compiler
+        time.sleep(60)
+except KeyboardInterrupt:
+    print("left")
+""".replace("ECHO", str(ECHO))
+
+
+def test_a_notebook_is_left_though_the_main_thread_waits():
+    """The handler then runs once for both signals."""
+    done = subprocess.run([sys.executable, "-c", WAITING], capture_output=True)
+    assert (done.returncode, done.stdout) == (0, b"left\n")
 
 
 AGAIN = [number for number in LEAVING if number != signal.SIGHUP]
