@@ -77,10 +77,12 @@ class Align(Batched):
         with counting("aligning", len(text.target)) as advance:
             for part in windows(text, self.batch_size):
                 source, target = text.source[part], text.target[part]
-                forced = force_lines(run, source, target, advance, self.limits)
+                forced = force_lines(run, source, target, advance, self.limits, False)
                 links = [pair.links(chosen) for pair in forced]
                 if other:
-                    turned = force_lines(other, target, source, limits=self.limits)
+                    turned = force_lines(
+                        other, target, source, limits=self.limits, scored=False
+                    )
                     links = self._joined(links, turned)
                 for n, (pair, joined) in enumerate(zip(forced, links, strict=True)):
                     if self.json:

@@ -86,7 +86,9 @@ def linked(
     """
     return [
         [_links(run, line, way.ids, pair) for way, pair in pairs]
-        for line, pairs in zip(lines, _scored(run, lines, translations, limits))
+        for line, pairs in zip(
+            lines, _scored(run, lines, translations, limits, scored=False)
+        )
     ]
 
 
@@ -165,13 +167,15 @@ def _scored(
     lines: Sequence[str],
     translations: Sequence[Sequence[Translation]],
     limits: tuple[int, int],
+    scored: bool = True,
 ) -> Iterator[list[tuple[Translation, Scored]]]:
     """Every translation of every line, with what forced decoding tells of it."""
     source = [run.vocabularies.source.encode(line) for line in lines]
     beside = [x for x, ways in zip(source, translations) for _ in ways]
     ids = [way.ids for ways in translations for way in ways]
-    scored = iter(score(run.model, run.params, beside, ids, limits=limits))
-    return ([(way, next(scored)) for way in ways] for ways in translations)
+    sides = beside, ids
+    pairs = iter(score(run.model, run.params, *sides, limits=limits, scored=scored))
+    return ([(way, next(pairs)) for way in ways] for ways in translations)
 
 
 def _record(

@@ -69,11 +69,12 @@ def force_lines(
     target: Sequence[str],
     advance: Callable[[int], None] = lambda pairs: None,
     limits: tuple[int, int] = LIMITS,
+    scored: bool = True,
 ) -> list[Forced]:
     """Scores and aligns pairs of lines, as `score_lines` does, with words."""
     encode = run.vocabularies.target.encode
-    scored = score_lines(run, source, target, advance, limits=limits)
+    pairs = score_lines(run, source, target, advance, scored=scored, limits=limits)
     return [
         forced_pair(run, x, y, encode(y), pair)
-        for x, y, pair in zip(source, target, scored, strict=True)
+        for x, y, pair in zip(source, target, pairs, strict=True)
     ]

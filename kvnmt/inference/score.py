@@ -48,6 +48,7 @@ def score(
     limits: tuple[int, int] = LIMITS,
     advance: Callable[[int], None] = lambda pairs: None,
     aligned: bool = True,
+    scored: bool = True,
 ) -> list[Scored]:
     """Scores and aligns pairs of ids without EOS; empty sentences are sentences.
 
@@ -60,6 +61,7 @@ def score(
             included.
         advance: Called after every batch with how many pairs it held.
         aligned: Whether to tell alignments and self-attention, too.
+        scored: Whether to tell log-probabilities; else no output layer is computed.
 
     Raises:
         UserError: The sides differ in number, or an id is no word of the vocabulary.
@@ -68,7 +70,7 @@ def score(
     if model.reads_source:
         check_ids(source, model.source_words, "source sentence")
     check_ids(target, model.target_words, "target sentence")
-    run, mesh = compiled_score(model, aligned), own_mesh()
+    run, mesh = compiled_score(model, aligned, scored), own_mesh()
     params = replicate(params, mesh)
     results = [Scored([], [], [])] * len(source)
 
@@ -79,7 +81,7 @@ def score(
         for row, i in enumerate(places):
             T, S = len(target[i]) + 1, len(source[i]) + 1
             results[i] = Scored(
-                token_log_probs=log_probs[row, :T].tolist(),
+                token_log_probs=log_probs[row, :T].tolist() if scored else [],
                 # copies, which do not keep the arrays of the batch
                 alignments=[matrix[row, :T, :S].copy() for matrix in rounds],
                 self_attention=[matrix[row, :T, :T].copy() for matrix in looks],
@@ -112,6 +114,7 @@ def score_lines(
     target: Sequence[str],
     advance: Callable[[int], None] = lambda pairs: None,
     aligned: bool = True,
+    scored: bool = True,
     limits: tuple[int, int] = LIMITS,
 ) -> list[Scored]:
     """Scores and aligns pairs of lines, over tokens, as `score` does."""
@@ -123,30 +126,34 @@ def score_lines(
         limits=limits,
         advance=advance,
         aligned=aligned,
+        scored=scored,
     )
 
 
 @lru_cache(maxsize=KEPT)
 def compiled_score(
-    model: Model, aligned: bool
+    model: Model, aligned: bool, scored: bool
 ) -> Callable[
     [Params, Int[Array, "B S"], Int[Array, "B T"]],
     tuple[
-        Float[Array, "B T"],
+        Float[Array, "B T"] | None,
         tuple[Float[Array, "B T S"], ...],
         tuple[Float[Array, "B T T"], ...],
     ],
 ]:
     """The jitted forced decoding: log-probabilities, alignments, self-attention.
 
-    Unless ``aligned``, the alignments and the self-attention are empty.
+    Unless ``aligned``, the alignments and the self-attention are empty; unless
+    ``scored``, the log-probabilities are None.
 
     The last few are kept, with their models; see `kvnmt.inference.program`.
     """
 
-    def run(params: Params, source: Array, target: Array) -> tuple[Array, tuple, tuple]:
+    def run(params: Params, source: Array, target: Array) -> tuple[Any, tuple, tuple]:
         prediction = model.forward(params, source, target)
-        log_probs = -negative_log_likelihood(prediction.logits, target)
+        log_probs = None
+        if scored:
+            log_probs = -negative_log_likelihood(prediction.logits, target)
         if not aligned:
             return log_probs, (), ()
         looks = prediction.self_attention

@@ -34,10 +34,11 @@ def attended_links(
     ]
     short = [pair for pair in pairs if max(map(len, pair)) <= longest]
     source_ids, target_ids = [x for x, _ in short], [y for _, y in short]
-    scored = score(run.model, run.params, source_ids, target_ids, limits=limits)
+    sides = source_ids, target_ids
+    aligned = score(run.model, run.params, *sides, limits=limits, scored=False)
     links = [
         hard_links(pair.alignments[-1], len(x), len(y))
-        for pair, x, y in zip(scored, source_ids, target_ids)
+        for pair, x, y in zip(aligned, *sides)
     ]
     return counted_links(source_ids, target_ids, links), len(pairs) - len(short)
 

@@ -50,9 +50,10 @@ def replace_unknown(
     places = [n for n, ids in enumerate(hypotheses) if UNK in ids]
     source = [words.source.encode(lines[n]) for n in places]
     target = [hypotheses[n] for n in places]
-    scored = score(run.model, run.params, source, target, limits=limits)
+    sides = source, target
+    aligned = score(run.model, run.params, *sides, limits=limits, scored=False)
     translations = [words.target.decode(ids) for ids in hypotheses]
-    for n, pair in zip(places, scored):
+    for n, pair in zip(places, aligned):
         tokens = words.target.pieces(hypotheses[n])
         unknown = [i == UNK for i in hypotheses[n]]
         begun = split_words(prefixes[n]) if prefixes else []

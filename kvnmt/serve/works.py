@@ -156,7 +156,7 @@ def _read_shapes(
 ) -> Shapes:
     """What decides which programs read translations."""
     source = [batch.run.vocabularies.source.encode(text) for text in texts]
-    of = weakref.ref(compiled_score(batch.run.model, aligned))  # as of searches
+    of = weakref.ref(compiled_score(batch.run.model, aligned, True))  # as of searches
     # What a mechanism tells of itself is read on one device.
     return {
         (of, *batch.task[:2], x.shape, y.shape)

@@ -139,7 +139,7 @@ def make_job(
         mesh=mesh,
         plan=plan,
         shapes=jax.tree.map(_placed_shape, state, places),
-        start=lambda params: _placed(init(params), places),
+        start=partial(_started, init, places),
         train_step=make_train_step(
             model, objective, update, key, training, mesh, places
         ),
@@ -154,14 +154,19 @@ def _placed_shape(leaf: jax.ShapeDtypeStruct, place: NamedSharding) -> Any:
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
 
 
-def _placed(state: TrainState, places: PyTree) -> TrainState:
-    """The arrays where they belong.
+def _started(
+    init: Callable[[Params], TrainState], places: PyTree, params: Params
+) -> TrainState:
+    """The arrays where they belong; those that are split are never whole anywhere.
 
     Those of several processes are compared by a digest: JAX would gather each of them,
     of all processes, on every device.
     """
-    if all(place.is_fully_addressable for place in jax.tree.leaves(places)):
-        return jax.device_put(state, places)
+    of_all = jax.tree.leaves(places)
+    if all(place.is_fully_addressable for place in of_all):
+        if all(place.is_fully_replicated for place in of_all):
+            return jax.device_put(init(params), places)
+        return jax.jit(init, out_shardings=places)(params)
     seal = hashlib.blake2b(digest_size=16)
 
     def put(leaf: jax.Array, place: NamedSharding) -> jax.Array:
@@ -169,6 +174,6 @@ def _placed(state: TrainState, places: PyTree) -> TrainState:
         seal.update(host.tobytes())
         return jax.make_array_from_callback(host.shape, place, host.__getitem__)
 
-    placed = jax.tree.map(put, state, places)
+    placed = jax.tree.map(put, init(params), places)
     check_alike(f"arrays {seal.hexdigest()}")
     return placed

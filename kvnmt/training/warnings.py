@@ -31,6 +31,11 @@ def warnings(job: Job, state: LoopState) -> Iterator[str]:
             f"--training.min-epochs {config.min_epochs} ends no sooner than the "
             "training itself, so that --training.patience never stops it"
         )
+    if not (state.step or config.ema_ramp or config.warm_start):
+        yield (
+            "warning: with --training.no-ema-ramp the running mean begins as arrays "
+            "that have learnt nothing; leave it out, or give --training.warm-start"
+        )
     if state.step < end and not is_stale(job, state):
         yield from _of_rate(job)
 

@@ -7,8 +7,9 @@ import jax
 import numpy as np
 
 from kvnmt.data.batches import pad, with_end
-from kvnmt.inference.score import score
+from kvnmt.inference.score import compiled_score, score
 from kvnmt.model.assembly import Params
+from tests.inference.translating import SIZES, WORDS
 
 
 def test_alignments_are_those_of_the_pair_alone(talker, sentences):
@@ -31,6 +32,25 @@ def test_empty_sides_have_an_alignment_of_their_ends(talker):
     shapes = [[matrix.shape for matrix in pair.alignments] for pair in scored]
     rounds = len(talker[1].decoder.rounds)
     assert shapes == [[(2, 1)] * rounds, [(1, 3)] * rounds, [(1, 1)] * rounds]
+
+
+def test_who_asks_for_alignments_alone_pays_for_no_output_layer(talker, sentences):
+    both, alone = (
+        score(*talker, sentences, sentences, scored=told) for told in (True, False)
+    )
+    for ours, theirs in zip(alone, both, strict=True):
+        assert ours.token_log_probs == [] and len(theirs.token_log_probs) > 1
+        for matrix, other in zip(ours.alignments, theirs.alignments, strict=True):
+            np.testing.assert_allclose(matrix, other, rtol=1e-4, atol=1e-5)
+    ids = np.ones((4, 8), np.int32)
+    work = [
+        compiled_score(talker[0], True, told)
+        .lower(talker[1], ids, ids)
+        .compile()
+        .cost_analysis()["flops"]
+        for told in (True, False)
+    ]
+    assert work[0] - work[1] > 2 * ids.size * WORDS * SIZES.embedding
 
 
 def test_one_alignment_program_serves_a_corpus(talker, sentences):

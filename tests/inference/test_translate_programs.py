@@ -127,7 +127,7 @@ def test_programs_that_nobody_uses_are_freed(talker, few_objects):
     for _ in range(KEPT):
         model, _ = traced(talker[0])
         program(model, BASE)
-        compiled_score(model, True)
+        compiled_score(model, True, True)
         ensemble((model,))
     gc.collect()
     assert [ref() for ref in uses] == [None, None]

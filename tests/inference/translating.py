@@ -12,6 +12,7 @@ from tests.helpers import drawn
 SIZES = ModelConfig(embedding=6, encoder=5, state=7)
 WORDS = 12
 GREEDY = SearchConfig(beam=1, batch_size=4)
+BASE = SearchConfig(beam=2, length_ratio=0.1, length_extra=2)
 
 
 def build(name: str) -> tuple[Model, Params]:
@@ -23,6 +24,3 @@ def build(name: str) -> tuple[Model, Params]:
 def want_to_end(params: Params, bias: float) -> Params:
     b = params.output.b.at[EOS].set(bias)
     return params.replace(output=params.output.replace(b=b))
-
-
-BASE = SearchConfig(beam=2, length_ratio=0.1, length_extra=2)

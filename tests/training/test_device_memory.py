@@ -15,6 +15,7 @@ from kvnmt.data.plan import by_tokens
 from kvnmt.data.stream import BatchAt
 from kvnmt.errors import UserError
 from kvnmt.training import device_memory as memory
+from kvnmt.training import job as jobs
 from kvnmt.training.ahead import StepAhead, coming
 from kvnmt.training.job import Job
 from tests.helpers import DEVICES, tiny, toy_data
@@ -75,6 +76,24 @@ def test_a_search_needs_all_arrays_whole(job):
     with pytest.raises(UserError, match="GiB on each device, .* training.model_axis"):
         memory.check_whole(served, whole + split - 1, made.mesh)
     memory.check_whole(served, 0, devices.data_mesh())
+
+
+def test_a_state_that_is_split_is_whole_on_no_device(data, tmp_path, monkeypatch):
+    """It is computed where it will lie; the parameters alone were whole before."""
+    made = jobs.init_state
+
+    def init_state(params, **choices):
+        assert all(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(params))
+        return made(params, **choices)
+
+    exp = tiny(data, model_axis=2)
+    monkeypatch.setattr(jobs, "init_state", init_state)
+    made_job, state = job_of(exp, tmp_path / "run")
+    monkeypatch.undo()
+    _, other = job_of(tiny(data), tmp_path / "run")
+    places = jax.tree.map(lambda leaf: leaf.sharding, made_job.shapes)
+    assert jax.tree.map(lambda leaf: leaf.sharding, state) == places
+    jax.tree.map(np.testing.assert_array_equal, *map(jax.device_get, (state, other)))
 
 
 def test_validation_is_told_what_helps_validation():

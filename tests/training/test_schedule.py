@@ -47,6 +47,13 @@ def test_a_validation_beyond_the_end_is_told(tmp_path, data):
     assert not warnings_of(exp, tmp_path / "run")
 
 
+def test_a_mean_that_begins_as_nothing_learnt_is_told(tmp_path, data):
+    (told,) = warnings_of(tiny(data, ema=0.9, ema_ramp=False), tmp_path / "run")
+    assert "the running mean begins as arrays that have learnt nothing" in told
+    warm = tiny(data, ema=0.9, ema_ramp=False, warm_start=tmp_path / "first")
+    assert not warnings_of(warm, tmp_path / "run")
+
+
 def test_a_least_number_of_epochs_beyond_the_end_is_told(tmp_path, data):
     (told,) = warnings_of(tiny(data, epochs=2, min_epochs=2), tmp_path / "run")
     assert "--training.min-epochs 2 ends no sooner than the training itself" in told
