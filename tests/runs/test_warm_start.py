@@ -130,6 +130,17 @@ def test_they_start_so_from_a_tied_output_layer_too():
         np.testing.assert_array_equal(head.b, trained.output.b)
 
 
+def test_a_layer_that_reads_another_width_starts_fresh():
+    """Predictors read the state; of a tied layer the table has the embedding's width."""
+    wide = dataclasses.replace(FITTING, readout_size=FITTING.embedding + 2)
+    plain = system("rnnsearch-star").model(wide)
+    new = params(system("past-future-losses").model(wide), 2)
+    fresh = warm_start(new, params(plain, 1)).fresh
+    assert {"auxiliary/0/W/0", "auxiliary/1/W/0"} < {*fresh}
+    tied = params(dataclasses.replace(plain, tie="output"), 1)
+    assert "output/W/0" in warm_start(params(plain, 2), tied).fresh
+
+
 @pytest.mark.parametrize("name", ["rnnsearch-star", "past-future-losses"])
 def test_a_layer_of_its_own_predicts_as_the_tied_one_did(name):
     plain = system("rnnsearch-star").model(FITTING)
