@@ -131,7 +131,7 @@ def test_they_start_so_from_a_tied_output_layer_too():
 
 
 def test_a_layer_that_reads_another_width_starts_fresh():
-    """Predictors read the state; of a tied layer the table has the embedding's width."""
+    """Predictors read the state; a tied table is as wide as the embedding."""
     wide = dataclasses.replace(FITTING, readout_size=FITTING.embedding + 2)
     plain = system("rnnsearch-star").model(wide)
     new = params(system("past-future-losses").model(wide), 2)
