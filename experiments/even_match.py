@@ -49,11 +49,11 @@ from kvnmt.benchmark.peers.base import Search, Task
 from kvnmt.benchmark.processes import Installed, run, version
 from kvnmt.console import say
 from kvnmt.data.text import Parallel
-from kvnmt.devices import cores
 from kvnmt.errors import Idle, check_given
 from kvnmt.evaluation.base import Column
 from kvnmt.fields import at_least
 from kvnmt.files import make_folder, write_lines
+from kvnmt.machine import cores
 from kvnmt.model.config import Dropout
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment, changed_fields

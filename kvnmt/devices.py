@@ -14,6 +14,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from kvnmt.errors import OptionError, UserError, counted, first_line, lacks_device
+from kvnmt.machine import cores
 from kvnmt.typing import PyTree
 
 T = TypeVar("T")
@@ -32,12 +33,6 @@ def use_cores() -> None:
     if jax.config.jax_num_cpu_devices < 1 and not told:  # pyright: ignore
         with contextlib.suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", min(cores(), MOST_CORES))
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    may = getattr(os, "sched_getaffinity", None)  # not on every system
-    return len(may(0)) if may else os.cpu_count() or 1
 
 
 def check_any(failure: Exception) -> None:

@@ -171,12 +171,10 @@ def unused(config: Any, *starts: Any) -> dict[str, OptionError]:
 
 def idle(config: Any) -> set[str]:
     """The fields of a dataclass that do nothing beside the values of others."""
-    return {
-        name
-        for name, hint in _hints(type(config)).items()
-        for other, nothing in _marks(hint, IdleWhile)
-        if getattr(config, other) in nothing
-    }
+    marks = (
+        (n, m) for n, h in _hints(type(config)).items() for m in _marks(h, IdleWhile)
+    )
+    return {name for name, mark in marks if getattr(config, mark.other) in mark.values}
 
 
 @cache

@@ -77,9 +77,8 @@ def check_local(path: Path) -> None:
 
 def not_made(path: Path, error: OSError) -> UserError:
     """What is said of a folder that the system does not make."""
-    return UserError(
-        f"'{path}' cannot be made: {reason_of(error)}; name another place."
-    )
+    why = reason_of(error)
+    return UserError(f"'{path}' cannot be made: {why}; name another place.")
 
 
 def check_once(paths: Iterable[Path]) -> None:
@@ -113,23 +112,19 @@ def claim(path: Path, inputs: Iterable[Path | None]) -> None:
     for other in inputs:
         if other and other.resolve() == path.resolve():
             raise UserError(f"'{path}' is read too; write to another file.")
-    there = os.path.lexists(path)
+    there = path.exists()
     try:
         if path.is_fifo():
             return  # who reads it would take the closing for the end
         path.open("ab").close()
         if not there:
-            path.unlink()
+            os.unlink(os.path.realpath(path))  # what a link leads to
     except OSError as error:
         raise UserError(f"'{path}' cannot be written: {reason_of(error)}.") from None
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Writes lines, each with a line feed, as `write_output` does.
-
-    Raises:
-        UserError: They cannot be written.
-    """
+    """Writes lines, each with a line feed, as `write_output` does, UserErrors too."""
     write_output(path, "".join(f"{line}\n" for line in lines))
 
 
@@ -142,7 +137,9 @@ def write_output(path: Path, content: str | bytes) -> None:
     data = content if isinstance(content, bytes) else content.encode()
     try:
         if _replaceable(path):
-            write_whole(Path(os.path.realpath(path)), data)  # what a link leads to
+            real = Path(os.path.realpath(path))  # what a link leads to
+            # like no name of a user's own
+            write_whole(real, data, f".{os.getpid()}-{digest(data)[:8]}.new")
         else:
             path.write_bytes(data)
     except OSError as error:
@@ -167,12 +164,12 @@ def _replaceable(path: Path) -> bool:
     return stat.S_ISREG(there.st_mode) and there.st_nlink == 1
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_whole(path: Path, content: str | bytes, until: str | None = None) -> None:
     """Writes a file, whole or not at all, and onto the disk before it has its name.
 
-    A file that replaces another one keeps its permissions.
+    It has the name ``until`` then. One that replaces another keeps its permissions.
     """
-    part = path.with_name(f"{path.name}.new")
+    part = path.with_name(until or f"{path.name}.new")
     try:
         with part.open("wb") as file:
             file.write(content if isinstance(content, bytes) else content.encode())

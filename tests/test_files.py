@@ -53,6 +53,18 @@ def test_a_file_is_replaced_whole_or_stays(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_what_is_asked_for_takes_the_place_of_nothing_else(tmp_path):
+    """Beside it may be a file of any name, and its own may be as long as names are."""
+    other, path = tmp_path / "hyp.txt.new", tmp_path / "hyp.txt"
+    other.write_text("of a user's own")
+    long = tmp_path / ("x" * 255)
+    for place in (path, long):
+        write_output(place, "one\n")
+        assert place.read_text() == "one\n"
+    assert {*tmp_path.iterdir()} == {other, path, long}
+    assert other.read_text() == "of a user's own"
+
+
 def test_who_reads_a_pipe_sees_no_end_of_it_before_the_work(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -70,6 +82,10 @@ def test_a_place_that_was_claimed_is_as_it_was(tmp_path):
     for place in (path, full):
         claim(place, [])
     assert [*tmp_path.iterdir()] == [full] and full.read_text() == "text"
+    link = tmp_path / "link"
+    link.symlink_to(path)  # which is not there yet
+    claim(link, [])
+    assert link.is_symlink() and not path.exists()
     with pytest.raises(UserError, match="is read too"):
         claim(full, [None, full])
     with pytest.raises(UserError, match="cannot be written"):

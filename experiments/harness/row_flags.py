@@ -12,6 +12,7 @@ from kvnmt.fields import check_fields
 from kvnmt.runs.config import Experiment, changed_fields
 from kvnmt.runs.idle import check_experiment
 from kvnmt.runs.recipes import with_optimizer
+from kvnmt.systems.named import SYSTEMS
 
 
 def with_flags(rows: Sequence[AnyRow], flags: Sequence[str]) -> list[AnyRow]:
@@ -70,4 +71,22 @@ def _changed(row: Row, flags: Sequence[str]) -> Row:
                 f"{flag(path)} is what the row '{row.folder.name}' is named for; leave "
                 "it out."
             )
+    before, now = map(_systems, (row.experiment, changed.experiment))
+    if others := now - before:
+        raise UserError(
+            f"these flags make {min(others)} of the row '{row.folder.name}'; name that "
+            "system instead."
+        )
     return changed
+
+
+def _systems(experiment: Experiment) -> set[str]:
+    """The named systems that an experiment trains, at whatever sizes."""
+    model, objective = experiment.model, experiment.objective
+    terms = bool(objective.atteos), bool(objective.subtractive)
+    return {
+        name
+        for name, one in SYSTEMS.items()
+        if one.model(model) == model
+        and (bool(one.atteos), bool(one.subtractive)) == terms
+    }

@@ -176,8 +176,7 @@ def make_table(
         return results
     for text in made.texts:
         prepare(options.workdir, text)
-    if not made.texts:
-        check_text(rows)
+    check_text(rows)
     if options.dry_run:
         preview.show_plans(rows)
         return []

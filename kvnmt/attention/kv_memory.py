@@ -35,6 +35,7 @@ Readings of the paper:
   near 0.5 and pull an addressed key towards the vector of ones from the first
   step on. The published parameter count allows both. ``write_bias`` is their
   initial value: 0 by default, negative for a gentle start from a trained model.
+  Where A is a tanh, b_A starts at 0: A is then near 0 without it.
 * *Add is a sigmoid*, stated twice in the paper; ``add = tanh`` is the option.
 * *Read and write addresses are separate*, as the count of the paper requires;
   ``share_addresses`` ties them, as the experiments of the 2016 paper do.
@@ -70,7 +71,8 @@ class Options(base.Options):
     values: Annotated[Literal["fixed", "rewritten"], EXTENDS] = "fixed"
     add: Literal["sigmoid", "tanh"] = "sigmoid"  # function of what is added (A)
     share_addresses: Annotated[bool, EXTENDS] = False  # theta_w is theta_r
-    write_bias: Annotated[float, EXTENDS] = 0.0  # initial value of b_F and b_A
+    # initial value of b_F and, where A is a sigmoid, of b_A
+    write_bias: Annotated[float, EXTENDS] = 0.0
 
 
 @struct.dataclass
@@ -113,7 +115,7 @@ def init(
         address=init_address(key_read, *widths, weights),
         write_address=write,
         forget=Linear(forget.W, forget.b + options.write_bias),
-        add=Linear(add.W, add.b + options.write_bias),
+        add=Linear(add.W, add.b + options.write_bias * (options.add == "sigmoid")),
     )
 
 

@@ -16,7 +16,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from kvnmt import __version__, devices
+from kvnmt import __version__
 from kvnmt.benchmark.config import AgainstConfig, BenchmarkConfig, check_against
 from kvnmt.benchmark.parallel_text import make_text
 from kvnmt.benchmark.peers import PEERS, ours
@@ -24,6 +24,7 @@ from kvnmt.benchmark.peers.base import Program, Search, Task
 from kvnmt.benchmark.processes import Installed, run, version
 from kvnmt.benchmark.rounds import Spread, spread
 from kvnmt.data.text import read_lines
+from kvnmt.machine import cores
 from kvnmt.metrics.bleu import corpus_bleu
 
 Advance = Callable[[str], None]
@@ -142,7 +143,7 @@ def make_task(config: BenchmarkConfig, against: AgainstConfig, pairs: int) -> Ta
         output_dropout=sizes.dropout.output,
         batch_size=config.batch_size,
         epochs=against.epochs,
-        threads=min(against.threads or devices.cores(), devices.cores()),
+        threads=min(against.threads or cores(), cores()),
         seed=config.seed,
     )
 

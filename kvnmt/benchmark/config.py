@@ -13,7 +13,7 @@ from kvnmt.fields import at_least, between, check_fields, unused
 from kvnmt.inference.config import MOST, SearchConfig
 from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs.directory import check_run, chosen
-from kvnmt.runs.idle import idle_steps
+from kvnmt.runs.idle import check_parts, idle_sizes, idle_steps
 from kvnmt.systems.named import check_no_mechanism, system
 from kvnmt.training.step_options import StepOptions
 
@@ -137,6 +137,9 @@ def check_used(config: BenchmarkConfig) -> None:
     for path, refusal in refusals[0].items():
         if all(path in others for others in refusals):  # else another system uses it
             raise refusal
+    sizes = [[*idle_sizes(system(n).model(config.model))] for n in config.systems]
+    of_all = [idle for idle in sizes[0] if all(idle in others for others in sizes)]
+    check_parts(of_all, config, start)
     if len(config.systems) == 1:
         (name,) = config.systems
         model = system(name).model(config.model)
@@ -230,6 +233,9 @@ def check_beside(config: BenchmarkConfig, against: AgainstConfig) -> None:
     why = "{0} is of systems beside each other; leave out either it or {1}."
     idle = [Idle((*of_steps, *sizes), why, ("against",))]
     check_given(config, idle, start)
+    if not config.decode:
+        why = "{0} is of what is translated; give --decode too."
+        check_given(against, [Idle(("lines", "test"), why)], AgainstConfig())
     if against.text is None:
         why = "{0} is of the files in {1}; give {1} too."
         check_given(

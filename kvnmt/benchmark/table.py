@@ -58,6 +58,12 @@ def _trained(both: Against) -> str:
     )
 
 
+def _translated(both: Against) -> str:
+    if not any(row.bleu for row in both.rows):
+        return ""
+    return f", {both.lines} lines of {both.text} translated"
+
+
 def of_both(both: Against) -> Shown:
     """Two programs beside each other."""
     task = both.task
@@ -72,8 +78,7 @@ def of_both(both: Against) -> Shown:
         "low .. high",
         "BLEU",
         title=Text(
-            f"{_trained(both)}, {task.threads} threads, {both.lines} lines of "
-            f"{both.text} translated",
+            f"{_trained(both)}, {task.threads} threads{_translated(both)}",
             "table.title",
         ),
         box=None,

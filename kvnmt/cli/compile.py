@@ -22,7 +22,7 @@ from kvnmt.files import claim, write_lines
 from kvnmt.inference.config import check_asked
 from kvnmt.model.choices import check_choices
 from kvnmt.runs.config import Experiment, converter
-from kvnmt.runs.idle import check_rounds, idle_steps
+from kvnmt.runs.idle import check_parts, check_rounds, idle_sizes, idle_steps
 from kvnmt.runs.recipes import Recipe
 from kvnmt.training.step_options import StepOptions
 
@@ -69,6 +69,7 @@ class Compile:
         check_asked(config.search, before.search)
         check_rounds(config.model, *(() if self.attention else [before.model]))
         check_given(config, idle_steps(config.model, config.objective), before)
+        check_parts(idle_sizes(config.model), config, before)
 
     def __call__(self) -> None:
         """Compiles."""

@@ -6,7 +6,6 @@ only counts of words are, two lengths for every pair, and the pairs that subword
 learnt from: two million at most, unless `subword_sentences` is another number.
 """
 
-import os
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
@@ -32,6 +31,7 @@ from kvnmt.data.vocabulary import (
 )
 from kvnmt.errors import OptionError, reason_of
 from kvnmt.files import DamagedError, read_small
+from kvnmt.machine import cores
 
 Result = TypeVar("Result")
 PAIRS_PER_WORKER = 100_000  # fewer are prepared before a process has begun
@@ -98,8 +98,7 @@ def workers_for(config: DataConfig, text: TextReader) -> int:
     """How many processes prepare this text."""
     if config.workers is not None:
         return config.workers
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    workers = min(cores, text.pairs // PAIRS_PER_WORKER)
+    workers = min(cores(), text.pairs // PAIRS_PER_WORKER)
     return workers if workers > 1 else 0
 
 

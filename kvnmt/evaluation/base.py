@@ -104,8 +104,6 @@ class System:
 
     def log_probs(self, test: "Test") -> list[list[float]]:
         """Log P of the tokens of each reference, without an alignment of any."""
-        if "reference" in self._forced:
-            return [f.scored.token_log_probs for f in self._forced["reference"]]
         run, source = self._reader(test)
         with counting(f"scoring {self.name}", len(source)) as advance:
             pairs = score_lines(
@@ -228,7 +226,7 @@ def force(
     places = range(len(source)) if places is None else places
     some = [source[n] for n in places], [target[n] for n in places]
     with counting(f"aligning {name}", len(places)) as advance:
-        pairs = force_lines(run, *some, advance, limits)
+        pairs = force_lines(run, *some, advance, limits, scored=False)
     for n, (scored, *_) in zip(places, pairs):
         weights = (*scored.alignments, *scored.self_attention)
         if not all(np.isfinite(matrix).all() for matrix in weights):

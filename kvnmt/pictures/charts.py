@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Charts of figures, written as PNG: of a training run, and of systems side by side."""
+"""Charts of figures: of a training run, and of systems side by side."""
 
 import math
 import os
@@ -26,7 +26,7 @@ def learning_curve(
         records: Metrics as training logs them, in the order of logging: ``step`` and
             any of ``train_loss``, ``valid_loss``, ``valid_bleu``, ``valid_chrf``. Where
             a step was logged twice, as after a restart, the later value counts.
-        path: Where to write the PNG.
+        path: Where to write the picture.
 
     Raises:
         UserError: The file cannot be written.
@@ -65,7 +65,7 @@ def bleu_by_length(
         systems: For each system by its name its buckets, from short to long: a label
             such as ``11-20``, how many sentences, and their BLEU. None, as of a bucket
             without sentences, leaves a gap. All systems have the same buckets.
-        path: Where to write the PNG.
+        path: Where to write the picture.
         axis: What the labels and, in brackets, the numbers below them count.
 
     Raises:
@@ -105,7 +105,7 @@ def relative_positions_chart(
     Args:
         systems: What ``relative_positions`` gave for one system or more, by its name;
             drawn is ``normalised``.
-        path: Where to write the PNG.
+        path: Where to write the picture.
 
     Raises:
         UserError: The file cannot be written.
@@ -136,7 +136,7 @@ def growth_chart(
     Args:
         panels: For what is changed, for each system by its name, pairs of a value and
             the target tokens per second there, both above zero.
-        path: Where to write the PNG.
+        path: Where to write the picture.
 
     Raises:
         UserError: The file cannot be written.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds choices of an experiment that have no effect because of other choices."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
@@ -19,12 +19,13 @@ from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment
 from kvnmt.training.losses import Objective
 
-SCANNED = (
+SCANNED = Idle(
+    ("products",),
     "{0} is of what goes from word to word, and in this model nothing does; leave it "
-    "out."
+    "out.",
 )
 REMAT = Idle(
-    ("remat",),
+    ("remat", "residuals"),
     "{0} is of decoders that go from word to word, and this one computes all words at "
     "once; leave it out.",
 )
@@ -55,10 +56,22 @@ def check_experiment(experiment: Experiment, *starts: Experiment) -> None:
     _check_plateau(experiment, *starts)
     check_used(experiment, *starts)
     check_rounds(experiment.model, *(start.model for start in starts))
-    for part, idle in _idle(experiment):
-        config: Any = attrgetter(part)(experiment)
-        before = [attrgetter(part)(start) for start in starts]
-        check_given(config, [idle], *before, prefix=f"{part}.")
+    check_parts(_idle(experiment), experiment, *starts)
+
+
+def check_parts(idle: Iterable[tuple[str, Idle]], *configs: Any) -> None:
+    """Refuses what somebody gave in parts of a config though nothing reads it.
+
+    Args:
+        idle: The parts, by their paths, and what is not read of them.
+        configs: The config, and those that it may have been made from.
+
+    Raises:
+        OptionError: Something was given.
+    """
+    for part, what in idle:
+        config, *starts = map(attrgetter(part), configs)
+        check_given(config, [what], *starts, prefix=f"{part}.")
 
 
 def _check_plateau(experiment: Experiment, *starts: Experiment) -> None:
@@ -104,28 +117,13 @@ def idle_steps(model: ModelConfig, objective: Objective) -> Iterator[Idle]:
     """What changes nothing in the steps of a model."""
     if model.at_once:
         yield REMAT
-    if model.at_once and not model.encoder_recurs:
-        # What is drawn for a risk goes from word to word.
-        yield Idle(("residuals", *(() if objective.risk else ["products"])), SCANNED)
+    # What is drawn for a risk goes from word to word.
+    if model.at_once and not model.encoder_recurs and not objective.risk:
+        yield SCANNED
 
 
-def _reads(model: ModelConfig, width: int) -> bool:
-    """Whether an array is so wide as the energies are."""
-    other = 2 * width if 2 * width <= WIDEST else width // 2
-    one, two = (replace(model, alignment=size) for size in (width, other))
-    return _shapes(one) != _shapes(two)
-
-
-def _shapes(model: ModelConfig) -> Any:
-    """The parameters as shapes."""
-    init = build(model, WORDS, WORDS).init
-    # The key, too: processes that are to be joined must not have a device yet.
-    return jax.eval_shape(lambda: init(jax.random.key(0)))
-
-
-def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
-    model = experiment.model
-    yield from (("training", idle) for idle in idle_steps(model, experiment.objective))
+def idle_sizes(model: ModelConfig) -> Iterator[tuple[str, Idle]]:
+    """What changes nothing in a model: the part of a config, and what of it."""
     if model.alignment and not _reads(model, model.alignment):
         why = "{0} is of energies, and this model has none so wide; leave it out."
         yield "model", Idle(("alignment",), why)
@@ -147,6 +145,30 @@ def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
     if not model.reads_source:
         why = "{0} is of a source, and a language model reads none; leave it out."
         yield "model.dropout", Idle(("annotations",), why)
+
+
+def _reads(model: ModelConfig, width: int) -> bool:
+    """Whether an array is so wide as the energies are."""
+    other = 2 * width if 2 * width <= WIDEST else width // 2
+    one, two = (replace(model, alignment=size) for size in (width, other))
+    return _shapes(one) != _shapes(two)
+
+
+def _shapes(model: ModelConfig) -> Any:
+    """The parameters as shapes."""
+    init = build(model, WORDS, WORDS).init
+    # The key, too: processes that are to be joined must not have a device yet.
+    return jax.eval_shape(lambda: init(jax.random.key(0)))
+
+
+def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
+    model = experiment.model
+    yield from (("training", idle) for idle in idle_steps(model, experiment.objective))
+    yield from idle_sizes(model)
+    if getattr(model.decoder, "rounds", 1) == 1:
+        why = "{0} is of several rounds, and this decoder has one; leave it out."
+        yield "objective", Idle(("atteos_rounds",), why)
+    if not model.reads_source:
         why = "{0} is of translations, and a language model makes none; leave it out."
         yield "training", Idle(("metric", "bleu_tokenize", "valid_beam"), why)
     if experiment.training.warm_start and not experiment.training.new_words:

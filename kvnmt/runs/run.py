@@ -136,7 +136,8 @@ class Run(NamedTuple):
         """
         source, target = text_lines(source), text_lines(target)
         _refuse_language_model(self)
-        return [pair.alignments for pair in score_lines(self, source, target)]
+        pairs = score_lines(self, source, target, scored=False)
+        return [pair.alignments for pair in pairs]
 
     def explain(
         self,

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from kvnmt import devices
 from kvnmt.data.plan import Plan
 from kvnmt.data.stream import BatchAt
+from kvnmt.machine import cores
 from kvnmt.training.step import Metrics, TrainState
 from kvnmt.typing import Array
 
@@ -58,7 +59,7 @@ class StepAhead:
             linked: Whether batches have links.
         """
         self.step, self.state, self.mesh, self.linked = step, state, mesh, linked
-        self._threads = ThreadPoolExecutor(min(MOST, devices.cores()))
+        self._threads = ThreadPoolExecutor(min(MOST, cores()))
         self._programs: dict[Shape, Future[jax.stages.Compiled]] = {}
 
     def __enter__(self) -> "StepAhead":

@@ -13,12 +13,12 @@ from jax.sharding import Mesh
 
 from kvnmt.data.plan import Plan
 from kvnmt.errors import OptionError, UserError, short_of_memory
+from kvnmt.machine import memory_limit
 from kvnmt.training.ahead import Shape, StepAhead, shape_at
 from kvnmt.typing import PyTree
 
 GIB = 2**30
 TRAINING, VALIDATION = "largest batch", "largest batch of validation"
-UNLIMITED = 2**60  # version 1 of control groups writes nearly 2^63 for no limit
 
 
 class Need(NamedTuple):
@@ -177,41 +177,8 @@ def host_memory() -> int | None:
     if "SC_PHYS_PAGES" not in os.sysconf_names:
         return None
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limit = container_limit(Path("/"))
+    limit = memory_limit()
     return memory if limit is None else min(memory, limit)
-
-
-def container_limit(root: Path) -> int | None:
-    """Bytes that the control groups of this process allow it; None: all there are.
-
-    A group is also held to the limits of those around it. Inside a container they may
-    be unknown; its own then stands at the top.
-
-    Args:
-        root: Below which ``proc`` and ``sys`` are.
-    """
-    limits = []
-    for line in _read(root / "proc" / "self" / "cgroup").splitlines():
-        _, controllers, group = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        # Without controllers: version 2, which has all of them in one tree.
-        folder, name = ("memory", "memory.limit_in_bytes")
-        if not controllers:
-            folder, name = ("", "memory.max")
-        top = root / "sys" / "fs" / "cgroup" / folder
-        parts = [part for part in group.split("/") if part not in ("", "..")]
-        for depth in range(len(parts) + 1):
-            limit = _read(top.joinpath(*parts[:depth], name)).strip()
-            limits += [int(limit)] if limit.isdecimal() else []  # else "max"
-    return min((limit for limit in limits if limit < UNLIMITED), default=None)
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
 
 
 def too_large(problem: str, what: str = TRAINING) -> UserError:

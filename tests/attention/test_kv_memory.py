@@ -25,6 +25,9 @@ def test_write_bias_is_where_the_gates_start(key):
     params = kv_memory.build(Options(write_bias=-2.0)).init(key, SIZES, gaussian())
     np.testing.assert_array_equal(params.forget.b, np.full(8, -2.0))
     np.testing.assert_array_equal(params.add.b, np.full(8, -2.0))
+    tanh = Options(write_bias=-2.0, add="tanh")  # of which -2 would add much
+    params = kv_memory.build(tanh).init(key, SIZES, gaussian())
+    assert np.all(params.forget.b == -2.0) and not np.any(np.asarray(params.add.b))
     params = kv_memory.build(Options()).init(key, SIZES, gaussian())
     assert not np.any(np.asarray(params.forget.b)) and params.write_address is not None
     assert not np.array_equal(params.address.U_key, params.write_address.U_key)

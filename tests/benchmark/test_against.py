@@ -109,7 +109,7 @@ def test_two_programs_by_turns(tmp_path):
 
 def test_both_read_only_what_both_read_alike(tmp_path):
     config = against(tmp_path, turns=1)
-    measure(BenchmarkConfig(batch_size=8), config, programs=(OURS, THEIRS))
+    measure(CONFIG, config, programs=(OURS, THEIRS))
     for part, count in (("train", 20), ("valid", 30), ("test", 10)):
         text = config.work / "text"
         source, target = (
@@ -265,11 +265,11 @@ def test_made_up_text_needs_no_files(kvnmt, tmp_path, monkeypatch):
     )
     said = kvnmt(
         *("benchmark", "--against", "joeynmt", "--work", tmp_path / "work"),
-        *("--pairs", 12, "--lines", 5, "--valid-pairs", 5, "--turns", 1, "--json"),
+        *("--pairs", 12, "--valid-pairs", 5, "--turns", 1, "--json"),
         *("--batch-size", 8),
     )
     assert said.status == 0, said.err
     report = json.loads(said.out)
-    assert report["task"]["pairs"] == 12 and report["lines"] == 5
+    assert report["task"]["pairs"] == 12
     assert report["text"] == "a made-up language"
     assert report["rows"][0]["ratio"]["median"] == 4

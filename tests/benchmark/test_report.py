@@ -161,3 +161,7 @@ def test_what_one_system_uses_is_not_for_nothing():
     adds = ModelConfig(residual=True)
     with pytest.raises(UserError, match="model.residual does nothing"):
         check_used(BenchmarkConfig(systems=both[:1], model=adds))
+    normalised = ModelConfig(layer_norm=True)
+    check_used(BenchmarkConfig(systems=both, model=normalised))
+    with pytest.raises(UserError, match="layer_norm is of GRUs and LSTMs"):
+        check_used(BenchmarkConfig(systems=both[1:], model=normalised))

@@ -107,3 +107,4 @@ def test_both_programs_and_their_ratio_are_shown(tmp_path, load):
     ):
         assert part in said, part
     assert ("not idle (load 3.2)" in said) is (load > 1)
+    assert "translated" not in text(of_both(dataclasses.replace(both, rows=rows[:2])))

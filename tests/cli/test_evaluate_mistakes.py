@@ -248,8 +248,8 @@ def test_fonts_are_looked_for_in_what_is_drawn(
 def test_pictures_of_weights_that_are_no_numbers_are_left_out(
     kvnmt, text, tmp_path, monkeypatch
 ):
-    def spoilt(*given: Any) -> Any:
-        pairs = force_lines(*given)
+    def spoilt(*given: Any, **choices: Any) -> Any:
+        pairs = force_lines(*given, **choices)
         for scored, *_ in pairs:
             scored.alignments[-1][:] = np.nan
         return pairs

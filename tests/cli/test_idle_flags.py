@@ -113,13 +113,24 @@ IDLE = [
     ),
     (
         "train",
+        "NEW --decoder transformer --attention multi_head --target-context state_only "
+        "--model.readout none --training.residuals vectors",
+        "--training.residuals is of decoders that go from word to word",
+    ),
+    (
+        "train",
+        "NEW --system kvmematt-r1-atteos --objective.atteos-rounds mean",
+        "--objective.atteos-rounds is of several rounds, and this decoder has one",
+    ),
+    (
+        "train",
         "NEW --model.forget-bias 1",
         "--model.forget-bias is of LSTMs, of which this model has none",
     ),
     (
         "train",
         "NEW --system transformer --training.residuals vectors",
-        "--training.residuals is of what goes from word to word",
+        "--training.residuals is of decoders that go from word to word",
     ),
     (
         "train",

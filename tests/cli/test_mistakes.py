@@ -230,6 +230,14 @@ BAD_USE = [
     (["benchmark", "--model.residual"], "--model.residual does nothing while"),
     (["benchmark", "--no-train", "--decode", "--no-split"], "--split is of training"),
     (
+        ["benchmark", "--against", "joeynmt", "--lines", "5"],
+        "--lines is of what is translated; give --decode too",
+    ),
+    (
+        ["compile", "--model.dropout.layers", "0.3"],
+        "--model.dropout.layers is between layers of GRUs or LSTMs",
+    ),
+    (
         ["benchmark", "--frozen", "encodr", "--vocabulary", "9", *SIZES],
         "--frozen: there is no array 'encodr'",
     ),

@@ -23,6 +23,7 @@ from experiments.even_match import EvenMatch
 from experiments.growth import Growth
 from experiments.harness.results import write_result
 from experiments.harness.row_flags import with_flags
+from experiments.harness.rows import Row
 from experiments.harness.settings import config_digest
 from experiments.meng import Meng
 from experiments.multi30k import Multi30k
@@ -30,6 +31,7 @@ from experiments.parts.papers import configure
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
 from tests.experiments.fake import never
+from tests.helpers import tiny, toy_data
 
 SMALL = """--model.embedding 4 --model.encoder 6 --model.state 6 --training.shapes 1
     --model.initializer wide --training.batch-size 8""".split()
@@ -176,6 +178,27 @@ def test_a_flag_that_undoes_what_a_row_is_named_for_is_refused():
     with pytest.raises(UserError, match="--data.max-length is what the row '.*-30-.*'"):
         with_flags(rows, ["--data.max-length", "20"])
     assert len(with_flags(rows, ["--training.epochs", "3"])) == len(rows)
+
+
+def test_flags_that_make_another_system_of_a_row_are_refused(tmp_path):
+    """Its name would be wrong; how much of a loss counts is no other system."""
+    data = toy_data(tmp_path / "text")
+    plain, guided = (
+        Row(
+            folder=tmp_path / name,
+            system=name,
+            experiment=tiny(data, name),
+            measure=lambda trained: {},
+        )
+        for name in ("kvmematt-r1", "kvmematt-r1-atteos")
+    )
+    atteos = ["--objective.atteos", "0.5"]
+    with pytest.raises(UserError, match="make kvmematt-r1-atteos of .* 'kvmematt-r1'"):
+        with_flags([plain], atteos)
+    with_flags([guided], atteos)
+    with pytest.raises(UserError, match="make kvmematt-r2 of the row 'kvmematt-r1'"):
+        with_flags([plain], ["--model.decoder.rounds", "2"])
+    with_flags([plain], ["--model.merge", "sum"])
 
 
 def test_a_flag_of_the_configuration_changes_every_row(tmp_path):

@@ -113,45 +113,8 @@ def test_running_out_of_memory_is_told_alike():
     assert memory.explained(other, 80, 51, 52) is other
 
 
-V1, V2 = "4:memory:/a/b\n3:cpu:/a\n", "0::/a/b\n"
-OLD, NEW = "memory.limit_in_bytes", "memory.max"
-NONE = "9223372036854771712"  # of version 1
-
-
-@pytest.mark.parametrize(
-    ("groups", "limits", "least"),
-    [
-        (V2, {"a/b/memory.max": "3000", "a/memory.max": "max"}, 3000),
-        (V2, {"a/b/memory.max": "3000", "a/memory.max": "2000"}, 2000),
-        (V2, {"a/b/memory.max": "max", "memory.max": "max"}, None),
-        (V2, {"memory.max": "4000"}, 4000),  # seen from inside a container
-        (V2, {"other/memory.max": "5"}, None),
-        ("0::/../../c\n", {"c/memory.max": "7"}, 7),
-        (V1, {f"memory/a/b/{OLD}": "3000", f"memory/{OLD}": NONE}, 3000),
-        (V1, {f"memory/a/b/{OLD}": NONE, f"memory/a/{OLD}": "1500"}, 1500),
-        (V1, {f"memory/a/b/{OLD}": NONE}, None),
-        (V1, {f"memory/{OLD}": "800"}, 800),
-        (V1 + V2, {f"memory/a/{OLD}": "900", "a/b/memory.max": "850"}, 850),
-        ("3:cpu,memory:/x\n", {f"memory/x/{OLD}": "6"}, 6),
-        ("", {"memory.max": "5"}, None),
-        (None, {}, None),
-    ],
-    ids=str,
-)
-def test_the_limit_of_a_container_counts(tmp_path, groups, limits, least):
-    """The smallest on the path from the group of the process to the top."""
-    if groups is not None:
-        (tmp_path / "proc" / "self").mkdir(parents=True)
-        (tmp_path / "proc" / "self" / "cgroup").write_text(groups)
-    for name, limit in limits.items():
-        path = tmp_path / "sys" / "fs" / "cgroup" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{limit}\n")
-    assert memory.container_limit(tmp_path) == least
-
-
 def test_what_there_is_is_the_containers(monkeypatch):
-    monkeypatch.setattr(memory, "container_limit", lambda root: 8000)
+    monkeypatch.setattr(memory, "memory_limit", lambda: 8000)
     assert memory.available() == 8000 // DEVICES  # of each
     assert targets.target("cpu").memory == 8000  # as kvnmt compile tells it
 
