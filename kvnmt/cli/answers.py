@@ -4,7 +4,7 @@
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Unpack
@@ -20,6 +20,7 @@ from kvnmt.inference.nearest import Nearest
 from kvnmt.inference.shortlist_file import read_shortlist
 from kvnmt.inference.translate import (
     Request,
+    for_the_best,
     translate_lines,
     translate_nbest,
 )
@@ -182,7 +183,9 @@ def _written(
     One line comes out for each line, or for every entry of n-best lists.
     """
     flat = [part for pieces in cuts for part in pieces]
-    search = _search(options)
+    search = options.search
+    if not (options.json or options.moses or options.nearest):
+        search = for_the_best(search)
     if begun is not None:
         target = run.vocabularies.target
         request["prefixes"] = [begun_ids(target, text) for text in begun]
@@ -215,13 +218,6 @@ def _written(
         **request,
     )
     return [" ".join(filter(None, pieces)) for pieces in grouped(texts, cuts)]
-
-
-def _search(options: Answering) -> SearchConfig:
-    """How is searched: a beam need not wait for further entries that nobody sees."""
-    search = options.search
-    sees = options.json or options.moses or options.nearest or search.sample
-    return search if sees or search.mbr is not None else replace(search, nbest=1)
 
 
 def _listed(

@@ -72,8 +72,16 @@ def translate(
     **request: Unpack[Request],
 ) -> list[Translation]:
     """Translates sentences; an empty one stays empty. See `translate_nbest`."""
-    translations = translate_nbest(model, params, sentences, config, advance, **request)
+    best = for_the_best(config)
+    translations = translate_nbest(model, params, sentences, best, advance, **request)
     return [ways[0] for ways in translations]
+
+
+def for_the_best(config: SearchConfig) -> SearchConfig:
+    """The same search where nobody sees other translations, for which a beam waits."""
+    if config.sample or config.mbr is not None:
+        return config  # the best is chosen among them
+    return replace(config, nbest=1)
 
 
 def translate_nbest(
@@ -191,10 +199,10 @@ def translate_lines(
         **request: What else is asked for.
     """
     source = [run.vocabularies.source.encode(line) for line in lines]
-    if nearest is not None:
-        config = replace(config, mbr=None)  # which would choose, too
+    # One that compares the others with each other would choose, too.
+    search = replace(config, mbr=None) if nearest else for_the_best(config)
     translations = translate_nbest(
-        run.model, run.params, source, config, advance, **request
+        run.model, run.params, source, search, advance, **request
     )
     decode = run.vocabularies.target.decode
     hypotheses = [ways[0].ids for ways in translations]

@@ -4,6 +4,7 @@
 import dataclasses
 import math
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ import pytest
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import EOS, Words
+from kvnmt.inference import translate as translating
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.nearest import Nearest
 from kvnmt.inference.program import compiled_search
@@ -121,6 +123,16 @@ def test_a_beam_finds_what_greedy_misses(talker, sentences):
     gains = [ours.log_prob - theirs.log_prob for ours, theirs in zip(found, plain)]
     assert np.sum(gains) > 0.1
     assert np.mean(np.array(gains) > -1e-5) > 0.8
+
+
+def test_others_that_nobody_sees_are_not_waited_for(talker, sentences, monkeypatch):
+    """But for a choice among them."""
+    seen = Mock(wraps=translating.translate_nbest)
+    monkeypatch.setattr(translating, "translate_nbest", seen)
+    several = dataclasses.replace(BEAM, nbest=3)
+    for config, asked in ((several, 1), (dataclasses.replace(several, mbr=0.0), 3)):
+        translate(*talker, sentences[:1], config)
+        assert seen.call_args.args[3].nbest == asked
 
 
 @pytest.mark.parametrize("config", [GREEDY, BEAM])
