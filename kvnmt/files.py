@@ -124,7 +124,7 @@ def claim(path: Path, inputs: Iterable[Path | None]) -> None:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Writes lines, each with a line feed, as `write_output` does, UserErrors too."""
+    """Writes lines, each with a line feed; raises what `write_output` raises."""
     write_output(path, "".join(f"{line}\n" for line in lines))
 
 
