@@ -79,8 +79,8 @@ def translate(
 
 def for_the_best(config: SearchConfig) -> SearchConfig:
     """The same search where nobody sees other translations, for which a beam waits."""
-    if config.sample or config.mbr is not None:
-        return config  # the best is chosen among them
+    if config.sample or config.mbr is not None or config.nbest > config.beam:
+        return config  # the best is chosen among them; or it is refused
     return replace(config, nbest=1)
 
 
