@@ -77,7 +77,9 @@ class Align(Batched):
         with counting("aligning", len(text.target)) as advance:
             for part in windows(text, self.batch_size):
                 source, target = text.source[part], text.target[part]
-                forced = force_lines(run, source, target, advance, self.limits, False)
+                forced = force_lines(
+                    run, source, target, advance, self.limits, scored=False
+                )
                 links = [pair.links(chosen) for pair in forced]
                 if other:
                     turned = force_lines(

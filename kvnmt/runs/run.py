@@ -134,10 +134,9 @@ class Run(NamedTuple):
             >>> [matrix.shape for matrix in rounds]
             [(4, 4)]
         """
-        source, target = text_lines(source), text_lines(target)
+        sides = text_lines(source), text_lines(target)
         _refuse_language_model(self)
-        pairs = score_lines(self, source, target, scored=False)
-        return [pair.alignments for pair in pairs]
+        return [pair.alignments for pair in score_lines(self, *sides, scored=False)]
 
     def explain(
         self,
