@@ -97,12 +97,11 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
     # output layer.
     if "all" in (trained.tie, config.tie) or trained.tie == "none":
         fields.append("tie")
-    parts = ["attention", "decoder", "target_context"]
-    if "blocks" not in idle(trained) | idle(config):
-        parts.insert(0, "blocks")
+    unread = idle(trained) | idle(config)
     fields += [
         f"{part}.{name}"
-        for part in parts
+        for part in ("blocks", "attention", "decoder", "target_context")
+        if part not in unread
         for name in _common(getattr(trained, part), getattr(config, part))
     ]
     for field in fields:
