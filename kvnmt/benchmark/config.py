@@ -3,9 +3,10 @@
 
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from kvnmt import devices
 from kvnmt.errors import Idle, OptionError, UserError, check_given
@@ -17,6 +18,7 @@ from kvnmt.runs.idle import check_parts, idle_sizes, idle_steps
 from kvnmt.systems.named import check_no_mechanism, system
 from kvnmt.training.step_options import StepOptions
 
+T = TypeVar("T")
 SYSTEMS = (
     "rnnsearch-star",
     "mematt",
@@ -137,13 +139,11 @@ def check_used(config: BenchmarkConfig) -> None:
     for path, refusal in refusals[0].items():
         if all(path in others for others in refusals):  # else another system uses it
             raise refusal
-    sizes = [[*idle_sizes(system(n).model(config.model))] for n in config.systems]
-    of_all = [idle for idle in sizes[0] if all(idle in others for others in sizes)]
-    check_parts(of_all, config, start)
-    if len(config.systems) == 1:
-        (name,) = config.systems
-        model = system(name).model(config.model)
-        check_given(config, idle_steps(model, system(name).objective()), start)
+    named = [system(name) for name in config.systems]
+    models = [one.model(config.model) for one in named]
+    check_parts(_of_all(map(idle_sizes, models)), config, start)
+    objectives = [one.objective() for one in named]
+    check_given(config, _of_all(map(idle_steps, models, objectives)), start)
 
 
 def check_searched(config: BenchmarkConfig) -> None:
@@ -266,3 +266,9 @@ def check_beside(config: BenchmarkConfig, against: AgainstConfig) -> None:
             "with --against, --model has embedding, encoder, state, dropout.embedding "
             "and dropout.output alone: what both programs have; leave out the others."
         )
+
+
+def _of_all(several: Iterable[Iterable[T]]) -> list[T]:
+    """What is in each of them."""
+    first, *others = map(list, several)
+    return [one for one in first if all(one in more for more in others)]
