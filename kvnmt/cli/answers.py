@@ -184,12 +184,12 @@ def _written(
     """
     flat = [part for pieces in cuts for part in pieces]
     search = options.search
-    if not (options.json or options.moses or options.nearest):
-        search = for_the_best(search)
     if begun is not None:
         target = run.vocabularies.target
         request["prefixes"] = [begun_ids(target, text) for text in begun]
     if options.json or options.moses or options.alignment:
+        if not (options.json or options.moses):
+            search = for_the_best(search)
         ids = [run.vocabularies.source.encode(part) for part in flat]
         ways = translate_nbest(run.model, run.params, ids, search, advance, **request)
         if not (options.json or options.moses):

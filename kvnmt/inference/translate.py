@@ -19,7 +19,7 @@ from kvnmt.data.batches import pad
 from kvnmt.data.buckets import edge, in_batches
 from kvnmt.data.vocabulary import EOS
 from kvnmt.devices import one_behind, own_mesh, replicate, split_rows
-from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.config import SearchConfig, check_search
 from kvnmt.inference.consensus import most_alike
 from kvnmt.inference.ids import check_counts, check_ids
 from kvnmt.inference.nearest import Nearest
@@ -78,9 +78,14 @@ def translate(
 
 
 def for_the_best(config: SearchConfig) -> SearchConfig:
-    """The same search where nobody sees other translations, for which a beam waits."""
-    if config.sample or config.mbr is not None or config.nbest > config.beam:
-        return config  # the best is chosen among them; or it is refused
+    """The same search where nobody sees other translations, for which a beam waits.
+
+    Raises:
+        UserError: What `check_search` raises.
+    """
+    check_search(config)
+    if config.sample or config.mbr is not None:
+        return config  # the best is chosen among them
     return replace(config, nbest=1)
 
 
