@@ -157,10 +157,10 @@ def _placed_shape(leaf: jax.ShapeDtypeStruct, place: NamedSharding) -> Any:
 def _started(
     init: Callable[[Params], TrainState], places: PyTree, params: Params
 ) -> TrainState:
-    """The arrays where they belong; those that are split are never whole anywhere.
+    """The arrays where they belong; of one process, what is split is never whole.
 
-    Those of several processes are compared by a digest: JAX would gather each of them,
-    of all processes, on every device.
+    Those of several processes are made whole and compared by a digest: JAX would gather
+    each of them, of all processes, on every device.
     """
     of_all = jax.tree.leaves(places)
     if all(place.is_fully_addressable for place in of_all):
