@@ -38,6 +38,16 @@ def test_an_unknown_system_is_refused_before_any_work(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+def test_captions_are_looked_at_before_any_work(tmp_path):
+    """Though the made-up text is trained on first."""
+    write_captions(tmp_path)
+    (tmp_path / "valid.en").unlink()
+    folder, systems = tmp_path / "runs", ("rnnencdec",)
+    options = AllSystems(data=tmp_path, workdir=folder, systems=systems, pairs=10)
+    with pytest.raises(UserError, match=r"valid\.en"):
+        all_systems.main(options, never)
+
+
 @pytest.mark.parametrize(
     "name, aligns", [("rnnencdec", False), ("rnnsearch-star", True)]
 )
