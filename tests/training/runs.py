@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs of a few steps, and what is left of them."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,10 @@ def run(exp: Experiment, folder: Path, **choices: Any) -> loop.Result:
     return experiment.run(exp, folder, console=quiet(), **choices)
 
 
+@cache
 def kept(exp: Experiment, folder: Path) -> Path:
-    """A run that other files of tests may have made already; nobody writes in it."""
-    if not folder.exists():
-        run(exp, folder)
+    """A run that files of tests share, made once; nobody writes in it."""
+    run(exp, folder)
     return folder
 
 
