@@ -21,6 +21,7 @@ from kvnmt.fields import at_least, check_fields, check_used
 from kvnmt.files import claim, write_lines
 from kvnmt.inference.config import check_asked
 from kvnmt.model.choices import check_choices
+from kvnmt.runs.checks import check_learnt
 from kvnmt.runs.config import Experiment, converter
 from kvnmt.runs.idle import check_parts, check_rounds, idle_sizes, idle_steps
 from kvnmt.runs.recipes import Recipe
@@ -65,7 +66,10 @@ class Compile:
         config, before = self.config, start.config
         check_what(config, before)
         check_used(config, before)
-        check_choices(config.model)
+        if config.what == "train":
+            check_learnt(config.objective, config.model)
+        else:
+            check_choices(config.model)
         check_asked(config.search, before.search)
         check_rounds(config.model, *(() if self.attention else [before.model]))
         check_given(config, idle_steps(config.model, config.objective), before)

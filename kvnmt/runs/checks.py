@@ -28,29 +28,39 @@ SAMPLE = 8  # words of a vocabulary that stands for any
 def check_step(experiment: Experiment, begins: bool) -> None:
     """Refuses what no step can be made of, whatever the text is.
 
-    A run that begins has no choice that leaves something untrained, either.
+    A run that begins leaves nothing untrained, either.
     """
     _check_cuts(experiment)
     training = experiment.training
     build(experiment.optimizer, 1)
     one_pair = np.ones((1, 2), np.int32)
     plan_batches(training, one_pair, devices.data_mesh(training.model_axis))
-    objective, changes = experiment.objective, assembly.changes()
-    params, heads = _check_objective(objective, experiment.model, changes)
+    objective = experiment.objective
     if begins:
-        check_choices(experiment.model)
-    if begins and heads > 1 and not objective.subtractive:
-        raise OptionError(
-            "the decoder has auxiliary predictors, and {0} is 0: they would learn "
-            "nothing; give {0} 1, or choose one without (past_future has an option).",
-            "objective.subtractive",
-        )
+        check_learnt(objective, experiment.model)
+    params, _ = _check_objective(objective, experiment.model, assembly.changes())
     check_frozen(params, training.frozen)
     if objective.guided and not experiment.data.links:
         raise OptionError(
             "{0} needs links between the words of the training text; name a file of "
             "them with {1}, as an aligner or kvnmt align writes it.",
             *("objective.guided", "data.links"),
+        )
+
+
+def check_learnt(objective: Objective, config: ModelConfig) -> None:
+    """Refuses a training that would leave something untrained.
+
+    Raises:
+        OptionError: No prediction, or no loss, depends on something that is computed.
+    """
+    check_choices(config)
+    _, heads = _check_objective(objective, config, assembly.changes())
+    if heads > 1 and not objective.subtractive:
+        raise OptionError(
+            "the decoder has auxiliary predictors, and {0} is 0: they would learn "
+            "nothing; give {0} 1, or choose one without (past_future has an option).",
+            "objective.subtractive",
         )
 
 

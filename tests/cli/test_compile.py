@@ -91,6 +91,7 @@ def test_the_largest_batch_needs_to_know_what_there_is(kvnmt, monkeypatch):
         (["--search.beam", "3"], "--search.beam is of a search"),
         (["--kernels", "-1"], "--kernels"),
         (["--search.beam", "0"], "--search.beam"),
+        (["--decoder", "past_future"], "give --objective.subtractive 1"),
         ([*FLAGS, "--hlo", "/nowhere/hlo"], "/nowhere"),
     ],
 )
