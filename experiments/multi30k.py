@@ -11,7 +11,7 @@ The corpus is not shipped: get the tokenised text of "task 1" of Multi30k (Ellio
 al. 2016), github.com/multi30k/dataset, folder ``data/task1/tok``. Its names
 (``train.lc.norm.tok.de``, ``val.lc.norm.tok.de``, ``test_2016_flickr.lc.norm.tok.de``)
 may be ``train.de``, ``valid.de`` and ``test2016.de`` too. On two cores the
-baseline takes 50 minutes, a row that starts from it 6 to 50.
+baseline took 29 to 117 minutes, a row that starts from it 4 to 50.
 
 Launch::
 

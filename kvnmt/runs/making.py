@@ -56,7 +56,7 @@ def check_free(folder: Path) -> None:
 
 def _is_left(path: Path) -> bool:
     """Whether a start that was killed left it, or a shell or a queue made it before."""
-    is_log = path.suffix in (".log", ".out") and path.is_file()
+    is_log = path.suffix in (".log", ".out", ".err") and path.is_file()
     return is_log or path.name in HALF or path.name.startswith(MARK)
 
 

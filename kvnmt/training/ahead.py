@@ -21,7 +21,7 @@ from kvnmt import devices
 from kvnmt.data.plan import Plan
 from kvnmt.data.stream import BatchAt
 from kvnmt.machine import cores
-from kvnmt.training.step import Metrics, TrainState
+from kvnmt.training.step import TrainState
 from kvnmt.typing import Array
 
 Batch: TypeAlias = Array | NDArray[np.integer]
@@ -77,20 +77,16 @@ class StepAhead:
         """
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def __call__(
-        self, state: TrainState, source: Array, target: Array, *links: Array
-    ) -> tuple[TrainState, Metrics]:
-        """Makes a step, once its program is there."""
-        shape = shape_of(source, target)
-        if shape in self._programs:
-            wait([self._programs[shape]])  # an error comes again, from the call
-        return self.step(state, source, target, *links)
-
     def begin(self, shapes: Iterable[Shape]) -> None:
         """Has the programs of these shapes compiled, in this order."""
         for shape in shapes:
             if shape not in self._programs:
                 self._programs[shape] = self._threads.submit(self._compile, shape)
+
+    def wait(self, shape: Shape) -> None:
+        """Waits for the program of a shape, if it was begun."""
+        if shape in self._programs:
+            wait([self._programs[shape]])  # an error comes again, from the step
 
     def program(self, shape: Shape) -> jax.stages.Compiled:
         """The program of a shape; waits for it."""
@@ -132,7 +128,8 @@ def coming(at: BatchAt, first: int, until: int) -> Iterator[Shape]:
     number = first // plan.per_epoch
     for n in (number, number + 1):
         start = n * plan.per_epoch
-        if start >= until:
+        all_known = len(known) == np.count_nonzero(plan.first_epochs <= n)
+        if start >= until or all_known:
             return
         epoch = at.epoch(n)
         order = epoch.order[max(first - start, 0) : until - start]

@@ -26,6 +26,7 @@ from kvnmt.inference.config import SearchConfig
 from kvnmt.model.assembly import Model, Params
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import validation
+from kvnmt.training.ahead import Shape
 from kvnmt.training.config import TrainingConfig, plan_batches
 from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
@@ -52,6 +53,7 @@ class Job:
     shapes: TrainState  # what is trained: shapes, and where its arrays will lie
     start: Callable[[Params], TrainState]  # its arrays; several processes compare them
     train_step: Any  # of `make_train_step`
+    wait: Callable[[Shape], None]  # until such a step can be made, without compiling
     valid_plan: Plan
     eval_step: Any  # of `make_eval_step`
     validate: Callable[[Params], Validation]  # on the validation text
@@ -143,6 +145,7 @@ def make_job(
         train_step=make_train_step(
             model, objective, update, key, training, mesh, places
         ),
+        wait=lambda shape: None,
         valid_plan=valid_plan,
         eval_step=eval_step,
         validate=validate,

@@ -92,7 +92,8 @@ def fit(
             programs.begin(state.step)
             if job.config.workers:
                 batch_at.forget()  # they plan for themselves
-            job = replace(job, train_step=programs, validate=programs.validate)
+            ahead = {"wait": programs.wait, "validate": programs.validate}
+            job = replace(job, train_step=programs, **ahead)
         batches = stack.enter_context(stream(batch_at, state.step, job.config.workers))
         train(job, state, outputs, batches)
     per_epoch, progress = job.plan.per_epoch, state.progress

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from kvnmt.data.stream import BatchAt
 from kvnmt.model.assembly import Params
 from kvnmt.training import device_memory
-from kvnmt.training.ahead import Shape, StepAhead, arriving, coming, shape_of
+from kvnmt.training.ahead import Shape, StepAhead, arriving, coming
 from kvnmt.training.device_memory import VALIDATION, bytes_of, largest_batches
 from kvnmt.training.job import Job
 from kvnmt.training.step import Metrics, TrainState
@@ -53,19 +53,23 @@ class Programs:
             self._free = None if first in largest else first
             self.step.begin(islice(chain([first], largest, shapes), most))
 
-    def __call__(
-        self, state: TrainState, source: Array, target: Array, *links: Array
-    ) -> tuple[TrainState, Metrics]:
-        """Makes a step, once its program is there.
+    def wait(self, shape: Shape) -> None:
+        """Waits until a step on a batch of this shape can be made.
 
         Raises:
             UserError: A device has less memory than the largest batch needs.
         """
-        if shape_of(source, target) != self._free:
+        if shape != self._free:
             self._check()
         self._free = None
+        self.step.wait(shape)
+
+    def __call__(
+        self, state: TrainState, source: Array, target: Array, *links: Array
+    ) -> tuple[TrainState, Metrics]:
+        """Makes a step."""
         self._begin_next_epoch()
-        return self.step(state, source, target, *links)
+        return self.job.train_step(state, source, target, *links)
 
     def _begin_next_epoch(self) -> None:
         """At the first step of an epoch: has what is new in the next compiled."""

@@ -105,18 +105,20 @@ class Progress:
     seconds: float = 0.0  # ... and their time
     elapsed: float = 0.0  # all time
 
-    def time(self, tokens: int, seconds: float) -> None:
-        """Takes how long steps took, whose program was compiled already."""
+    def time(self, tokens: int, seconds: float, waited: float = 0.0) -> None:
+        """Takes how long a step took, whose program was compiled already.
+
+        Args:
+            tokens: Real ones of its target.
+            seconds: From its batch on.
+            waited: Of these, for the batch.
+        """
         self.tokens += tokens
         self.seconds += seconds
         for sums in (self.sums, self.logged):
             sums.timed += tokens
             sums.seconds += seconds
-
-    def wait(self, seconds: float) -> None:
-        """Takes how long a batch was waited for, before a step that is timed."""
-        for sums in (self.sums, self.logged):
-            sums.waited += seconds
+            sums.waited += waited
 
     @property
     def rate(self) -> float:

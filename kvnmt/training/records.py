@@ -49,8 +49,10 @@ class Log:
         """
         self.folder = folder
         with _explaining(folder):
-            _cut(folder, NAME, validated)
-            made = _cut(folder, STEPS, step)
+            places = {NAME: validated, STEPS: step}
+            kept = {name: _until(last, folder, name) for name, last in places.items()}
+            for name, those in kept.items():  # once all could be read
+                _rewrite(folder / name, those)
             for path in (folder / TRANSLATIONS).glob("*.txt"):
                 if path.stem.isdecimal() and int(path.stem) > validated:
                     path.unlink()
@@ -58,7 +60,7 @@ class Log:
             self._events = EventsWriter(str(folder / EVENTS / "events"))
             start = SessionLog(status=SessionLog.START)  # what comes later is void
             self._write(Event(step=validated + 1, session_log=start))
-            for record in made:
+            for record in kept[STEPS]:
                 if record["step"] > validated:
                     self._show(record, OF_STEPS)
             self._flush()
@@ -187,12 +189,15 @@ def log_told(folder: Path, message: str) -> None:
             file.write(lines.encode(errors="backslashreplace"))
 
 
-def _cut(folder: Path, name: str, step: int) -> list[dict[str, Any]]:
-    """Drops the records of later steps; gives the others."""
-    kept = [record for record in read(folder, name) if record["step"] <= step]
-    if (folder / name).exists():
-        write_whole(folder / name, "".join(json.dumps(one) + "\n" for one in kept))
-    return kept
+def _until(step: int, folder: Path, name: str) -> list[dict[str, Any]]:
+    """The records of no later steps."""
+    return [record for record in read(folder, name) if record["step"] <= step]
+
+
+def _rewrite(path: Path, records: list[dict[str, Any]]) -> None:
+    """Leaves these records in a file, if there is one."""
+    if path.exists():
+        write_whole(path, "".join(json.dumps(one) + "\n" for one in records))
 
 
 def _plain(record: dict[str, Any]) -> dict[str, Any]:

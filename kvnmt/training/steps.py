@@ -17,6 +17,7 @@ from kvnmt.training import device_memory, display
 from kvnmt.training.ahead import Shape, shape_of
 from kvnmt.training.bad_numbers import report, too_many
 from kvnmt.training.job import Job
+from kvnmt.training.leaving import Leaving
 from kvnmt.training.loop_state import LoopState, last_rate
 from kvnmt.training.outputs import Outputs
 from kvnmt.training.progress import Progress, Sums, together
@@ -29,6 +30,7 @@ class Sent(NamedTuple):
     step: int  # from 0
     shape: Shape  # of this process's part of the batch
     metrics: Metrics
+    waited: float  # seconds for its batch
 
 
 def train_until(
@@ -61,12 +63,14 @@ def train_until(
             except WorkerDiedError:
                 _read(job, state, outputs, sent)
                 raise
-            shape = shape_of(batch.source, batch.target)
+            waited, shape = time.monotonic() - asked, shape_of(*batch[:2])
+            if not _is_ready(job, shape, leaving):
+                _read(job, state, outputs, sent)
+                return
             is_new = shape not in state.shapes
-            if not is_new:
-                progress.wait(time.monotonic() - asked)
             state.shapes.add(shape)
-            sent.append(_send(job, state, batch, shape))
+            metrics = _send(job, state, batch, shape)
+            sent.append(Sent(state.step - 1, shape, metrics, waited))
             outputs.profile.sent(state.arrays)
             bar.advance(task)
             read_all = is_new or state.step == until or leaving.asked_alone
@@ -102,7 +106,17 @@ def record(job: Job, progress: Progress, step: int, sums: Sums) -> dict[str, Any
     }
 
 
-def _send(job: Job, state: LoopState, batch: AnyBatch, shape: Shape) -> Sent:
+def _is_ready(job: Job, shape: Shape, leaving: Leaving) -> bool:
+    """Waits for the program of a step, for minutes perhaps; a signal ends that."""
+    try:
+        with leaving.breaking():
+            job.wait(shape)
+    except KeyboardInterrupt:
+        return False
+    return True
+
+
+def _send(job: Job, state: LoopState, batch: AnyBatch, shape: Shape) -> Metrics:
     """Sends a step off to the devices, without waiting for it."""
     arrays = devices.split_rows(batch, job.mesh)
     try:
@@ -111,7 +125,7 @@ def _send(job: Job, state: LoopState, batch: AnyBatch, shape: Shape) -> Sent:
     except jax.errors.JaxRuntimeError as error:
         raise device_memory.explained(error, *shape) from None
     state.step += 1
-    return Sent(state.step - 1, shape, metrics)
+    return metrics
 
 
 def _read(
@@ -138,9 +152,9 @@ def _read(
         raise device_memory.explained(error, *largest) from None
     now = time.monotonic()
     took = 0.0 if since is None else (now - since) / len(sent)
-    for (step, shape, _), metrics in zip(sent, figures):
+    for (step, shape, _, waited), metrics in zip(sent, figures):
         if took:
-            progress.time(int(metrics.loss.tokens), took)
+            progress.time(int(metrics.loss.tokens), took, waited)
         positions = shape.rows * shape.target * devices.part()[1]
         progress.sums.add(metrics, positions)
         progress.logged.add(metrics, positions)

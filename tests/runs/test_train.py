@@ -18,6 +18,7 @@ from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
 from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_experiment, load_run
+from kvnmt.training.checkpoints.folder import UNFINISHED
 from kvnmt.training.checkpoints.orbax_arrays import ArrayFiles
 from kvnmt.training.checkpoints.writer import Checkpoints
 from tests.helpers import (
@@ -138,10 +139,12 @@ def test_a_folder_that_holds_a_log_may_be_used(tmp_path, shared):
     assert versions["device"].startswith(f"{DEVICES} x ")
     folder = tmp_path / "run"
     folder.mkdir()
-    (folder / "slurm-7.out").touch()
+    logs = {"slurm-7.out", "7.err"}
+    for log in logs:
+        (folder / log).touch()
     exp = load_experiment(shared)
     experiment.run(replaced(exp, "training.epochs", 1), folder, console=quiet())
-    assert names | {"slurm-7.out"} == {path.name for path in folder.iterdir()}
+    assert names | logs == {path.name for path in folder.iterdir()}
 
 
 def test_what_is_told_before_there_is_a_folder_is_logged(tmp_path, monkeypatch):
@@ -196,13 +199,13 @@ def test_a_run_without_a_finished_checkpoint_is_told(tmp_path, shared):
 
 
 def test_an_unfinished_checkpoint_is_not_seen(tmp_path, shared):
-    """A kill in the middle of writing leaves a folder under a temporary name."""
+    """However much of it was written before a kill."""
     folder = shutil.copytree(shared, tmp_path / "run")
-    last = max(steps_kept(folder))
-    half = folder / "checkpoints" / f"99.orbax-checkpoint-tmp-{last}"
-    shutil.copytree(folder / "checkpoints" / str(last) / "params", half / "params")
-    found = load_run(folder)
-    jax.tree.map(np.testing.assert_array_equal, found.params, load_run(shared).params)
+    for step in steps_kept(folder):
+        path = folder / "checkpoints" / str(step)
+        path.rename(path.with_name(f"{step}{UNFINISHED}"))
+    with pytest.raises(UserError, match="no finished checkpoint"):
+        load_run(folder)
 
 
 def test_given_links_guide_the_attention(tmp_path):

@@ -169,14 +169,20 @@ def test_attention_decides_which_batch_is_the_largest():
     assert loads.argmax() != tokens.argmax()
 
 
-def test_programs_are_compiled_before_they_are_called(job):
+def test_programs_are_compiled_before_they_are_called(job, monkeypatch):
     """In the order in which an epoch needs them; a call compiles nothing."""
+    epoch, planned = BatchAt.epoch, []
+    watch = lambda at, number: planned.append(number) or epoch(at, number)  # noqa: E731
+    monkeypatch.setattr(BatchAt, "epoch", watch)
     made, state = job(shapes=3, seed=3)
     plan, steps = made.plan, made.plan.per_epoch
     batch_at = BatchAt(made.corpora.train, plan, 3)
     batches = [batch_at(n) for n in range(steps)]
     shapes = [(*batch.source.shape, batch.target.shape[1]) for batch in batches]
     assert [*coming(batch_at, 0, steps)] == list(dict.fromkeys(shapes))
+    planned.clear()
+    assert {*coming(batch_at, 0, 2 * steps)} == {*shapes}
+    assert planned == [0]  # the next has nothing new
     assert [*coming(batch_at, 1, 2)] == shapes[1:2]
     late = [*coming(batch_at, steps - 1, 2 * steps)]  # those of the next epoch, too
     assert late[0] == shapes[-1] and {*late} == {*shapes}
@@ -186,5 +192,5 @@ def test_programs_are_compiled_before_they_are_called(job):
         program = step.program(shapes[0])
         assert step.program(shapes[0]) is program
         with compiling() as names:
-            step(state, *devices.split_rows(batches[0], made.mesh))
+            made.train_step(state, *devices.split_rows(batches[0], made.mesh))
         assert not [name for name in names if "step" in name]

@@ -2,8 +2,10 @@
 """What is compiled before and beside the first steps, and what waits for it."""
 
 import dataclasses
+import os
 import signal
 import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,12 +14,12 @@ import pytest
 from kvnmt.data.config import DataConfig
 from kvnmt.data.plan import Plan
 from kvnmt.data.stream import BatchAt
-from kvnmt.errors import UserError
+from kvnmt.errors import StoppedError, UserError
 from kvnmt.training import device_memory, loop
 from kvnmt.training.ahead import Shape, StepAhead, coming, shape_at, shape_of
 from kvnmt.training.programs import Programs
 from kvnmt.training.signals import Signals
-from tests.helpers import tiny, toy_data
+from tests.helpers import steps_kept, tiny, toy_data
 from tests.training.jobs import job_and_draw, with_lower
 
 
@@ -80,14 +82,39 @@ def test_one_step_at_most_is_made_before_memory_is_checked(tmp_path, data, monke
     monkeypatch.setattr(device_memory, "check", lambda *how: checks.append(how))
     monkeypatch.setattr("kvnmt.training.programs.coming", lambda *_: [shape])
     monkeypatch.setattr(programs, "step", lambda state, *batch: (state, None))
-    programs.step.begin = lambda shapes: None
+    programs.step.begin = programs.step.wait = lambda shapes: None
     programs.begin(0)
-    batch = [np.zeros((shape.rows, n), np.int32) for n in (shape.source, shape.target)]
     counts = []
     for _ in range(3):
-        programs(job.shapes, *batch)
+        programs.wait(shape)
         counts.append(len(checks))
     assert counts == [0, 2, 2]  # of training, and of validation
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_signal_does_not_wait_for_a_program(tmp_path, data, monkeypatch, at):
+    """What was sent off before is saved; the step that waits is not made."""
+    job, draw = job_and_draw(tiny(data), tmp_path / "run")
+    real, called = StepAhead.wait, []
+
+    def wait(ahead: StepAhead, shape: Shape) -> None:
+        real(ahead, shape)
+        if len(called) == at:
+            kill = partial(os.kill, os.getpid(), signal.SIGTERM)
+            threading.Timer(0.1, kill).start()
+            threading.Event().wait(60)  # for a compiler
+
+    def call(*inputs: Any) -> Any:
+        called.append(inputs)
+        return step(*inputs)
+
+    step = job.train_step
+    monkeypatch.setattr(StepAhead, "wait", wait)
+    job = dataclasses.replace(job, train_step=with_lower(call, step))
+    with pytest.raises(StoppedError, match="step 1" if at else "before the first step"):
+        loop.fit(job, draw)
+    assert len(called) == at
+    assert steps_kept(tmp_path / "run") == {at}
 
 
 def test_a_shape_of_a_later_epoch_is_compiled_an_epoch_before(

@@ -58,12 +58,10 @@ def test_a_rate_is_that_of_its_own_steps():
 def test_waiting_is_a_share_of_the_time():
     progress = Progress()
     assert progress.sums.waiting == 0
-    progress.wait(0.5)
-    progress.time(900, 2.0)
+    progress.time(900, 2.0, 0.5)
     progress.logged = Sums()
-    progress.wait(3.0)  # for the next step, which is not timed yet
-    progress.time(900, 2.0)
-    assert (progress.sums.waiting, progress.logged.waiting) == (0.875, 1.0)
+    progress.time(900, 2.0, 1.5)
+    assert (progress.sums.waiting, progress.logged.waiting) == (0.5, 0.75)
 
 
 def test_where_all_steps_were_skipped_there_is_no_figure():

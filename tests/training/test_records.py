@@ -74,13 +74,21 @@ def test_translations_of_a_validation_have_a_file(tmp_path):
 @pytest.mark.parametrize(
     "line", ["{", '{"epoch": 1.0}', "[]", "7", "", '{"step": null}', '{"step": 2}}']
 )
-def test_a_line_that_is_no_record_is_told_and_nothing_is_written_anew(tmp_path, line):
-    text = f'{{"step": 1}}\n{line}\n{{"step": 3}}\n'
-    (tmp_path / metrics.NAME).write_text(text)
-    for look in (lambda: metrics.Log(tmp_path, 2, 2), lambda: metrics.read(tmp_path)):
-        with pytest.raises(UserError, match="jsonl', line 2 is no record .*delete it"):
-            look()
-    assert (tmp_path / metrics.NAME).read_text() == text
+@pytest.mark.parametrize("name", [metrics.NAME, metrics.STEPS])
+def test_a_line_that_is_no_record_is_told_and_nothing_is_written_anew(
+    tmp_path, name, line
+):
+    good = '{"step": 1}\n{"step": 3}\n'
+    texts = {metrics.NAME: good, metrics.STEPS: good}
+    texts[name] = f'{{"step": 1}}\n{line}\n{{"step": 3}}\n'
+    for each, text in texts.items():
+        (tmp_path / each).write_text(text)
+    told = f"{name}', line 2 is no record .*delete it"
+    with pytest.raises(UserError, match=told):
+        metrics.Log(tmp_path, 2, 2)
+    with pytest.raises(UserError, match=told):
+        metrics.read(tmp_path, name)
+    assert {each: (tmp_path / each).read_text() for each in texts} == texts
     assert not (tmp_path / metrics.EVENTS).exists()
 
 
