@@ -143,6 +143,7 @@ class Attention(NamedTuple):
     explain: Explain | None = None  # None: there is no memory of slots to tell of
     weigh: Weigh | None = None  # None: the alignment is what `read` mixes with
     weighed_heads: int = 1  # N of what `weigh` tells
+    needs_source: bool = True  # False: a model that reads no source may have it
     # The width of the context that `read` gives, and how many of its leading columns
     # start with zero weight in the readout.
     context_size: Callable[[Sizes], int] = lambda sizes: sizes.annotation

@@ -39,6 +39,9 @@ alignment sums the absolute weights of all heads. Signed weights are kept for ea
 the heads that begin at the end come last. With several rounds each fills its own memory
 of the source; what the decoder writes and erases is common to all rounds.
 
+With ``write = decoder`` training keeps the State of every step, N d_k (d_v + d_k)
+numbers for each word: with N heads of the same total widths an N-th.
+
 What lies at padding writes nothing. No softmax is involved: a weight may be negative.
 """
 
@@ -68,7 +71,7 @@ from kvnmt.layers.linear_memory import (
     writes,
 )
 from kvnmt.layers.linear_memory import read as read_memory
-from kvnmt.layers.write_chunks import fill, source_weights
+from kvnmt.layers.write_chunks import source_weights
 from kvnmt.typing import Array, Bool, Float, Key, Sizes
 
 
@@ -153,8 +156,9 @@ def prepare(
     heads = options.ends * options.heads
     made = in_order(writes(params.source, annotations, heads), mask)
     made = _from_both_ends(options, made)
-    weights = _turned(options, source_weights(made), axis=-1)
-    return Source(fill(made), weights)
+    weights = source_weights(made)
+    memory = jnp.einsum("bnks,bnsv->bnkv", weights, made.value)
+    return Source(memory, _turned(options, weights, axis=-1))
 
 
 def initial_state(

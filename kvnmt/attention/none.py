@@ -80,6 +80,7 @@ def build(options: Options) -> base.Attention:
         init=partial(init, options),
         prepare=prepare,
         read=read,
+        needs_source=False,
         context_size=lambda sizes: (
             sizes.state if options.projection else sizes.annotation
         ),

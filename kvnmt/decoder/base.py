@@ -178,6 +178,7 @@ class Decoder(NamedTuple):
     gain: Callable[[Sizes], float] = lambda sizes: 1.0
     over_time: OverTime | None = None  # None: ``step`` is scanned
     state_reads: bool = True  # whether ``features.state`` has read c_t
+    looks_itself: bool = False  # whether it looks at the source beside the attention
     # Whether all its ``rounds`` but the last are idle where the attention does not
     # write. A Transformer's are not: they read what those before added to the state.
     rounds_need_writes: bool = False

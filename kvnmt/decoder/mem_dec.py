@@ -172,7 +172,7 @@ def initial_state(
         noise = draw(key, jax.random.normal, (rows, options.slots, width))
     start = precise(source.cell)
     cells = start[:, None, :] + options.noise * noise.astype(start.dtype)
-    uniform = jnp.full((rows, options.slots), 1 / options.slots, source.cell.dtype)
+    uniform = jnp.full((rows, options.slots), 1 / options.slots, cells.dtype)
     common = rounds.initial_state(options, attention, params, source, length)
     return State(
         state=common.state,
@@ -203,8 +203,8 @@ def step(
     inputs: Inputs,
 ) -> tuple[State, base.Features]:
     """One target word: read the memory, look at the source, advance, write."""
-    cells = state.cells.astype(state.reading.dtype)
-    read = jnp.einsum("bm,bmd->bd", state.reading, cells)  # (4)
+    read = jnp.einsum("bm,bmd->bd", state.reading, state.cells)  # (4)
+    read = read.astype(state.state.dtype)
     query = tanh_query(params.query, read, inputs)  # (5)
     if options.seat == "read":
         seat, further = read, ()
@@ -228,7 +228,7 @@ def _write(
         writing = _address(options, params, state.cells, new, state.reading)
     erase = precise(jax.nn.sigmoid(new @ params.erase))[:, None, :]
     add = precise(jax.nn.sigmoid(new @ params.add))[:, None, :]
-    slots = precise(writing)[..., None]  # [B, M, 1]
+    slots = writing[..., None]  # [B, M, 1]
     cells = state.cells * (1 - slots * erase) + slots * add
     if options.weights == "shared":
         return cells, writing
@@ -248,8 +248,9 @@ def _address(
         + (state @ params.U_state)[:, None, :]
     )
     hidden = jnp.tanh(hidden) if options.score == "tanh" else hidden
-    content = jax.nn.softmax(precise(hidden @ params.v), axis=-1).astype(hidden.dtype)
-    keep = jax.nn.sigmoid(state @ params.gate)[:, None]
+    content = jax.nn.softmax(precise(hidden @ params.v), axis=-1)
+    # The weights are a memory, too: with a gate near 1 they move by little.
+    keep = jax.nn.sigmoid(precise(state @ params.gate))[:, None]
     return keep * before + (1 - keep) * content
 
 

@@ -46,7 +46,8 @@ class RoundOptions(base.Options):
     rounds: Annotated[int, between(1, DEEPEST), EXTENDS] = 1
     # all rounds have the same parameters
     share_rounds: Annotated[bool, EXTENDS, idle_while(rounds=1)] = False
-    # further GRUs of each round; they read only the state that the round advanced
+    # further GRUs of each round; they read only the state that the round advanced, and
+    # their reset gate acts after the product
     transitions: Annotated[int, between(0, DEEPEST), EXTENDS] = 0
     initial: Initial = "mean"  # what the first state is made from (s_0)
 

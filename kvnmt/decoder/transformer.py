@@ -285,4 +285,5 @@ def build(options: Options, attention: Attention) -> base.Decoder:
         feature_sizes=lambda sizes: {"context": attention.context_size(sizes)},
         gain=lambda sizes: entry_gain(sizes.state),
         over_time=partial(over_time, options, looks),
+        looks_itself=options.attention_in == "last" and options.layers > 1,
     )

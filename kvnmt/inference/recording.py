@@ -19,7 +19,7 @@ import numpy as np
 from flax import struct
 from numpy.typing import NDArray
 
-from kvnmt.attention import CATALOGUE, Attended, Attention, Change, Moment, Weighed
+from kvnmt.attention import Attended, Attention, Change, Moment, Weighed
 from kvnmt.data.buckets import pairs_in_batches
 from kvnmt.decoder import CATALOGUE as DECODERS
 from kvnmt.errors import UserError, first_line
@@ -131,10 +131,7 @@ def signed_weights(
 
 def _tells(config: ModelConfig, asked: Asked) -> bool:
     """Whether the mechanism of a config has something to tell of a source."""
-    return (
-        config.reads_source
-        and getattr(CATALOGUE.build(config.attention), asked) is not None
-    )
+    return config.reads_source and getattr(config.built_attention, asked) is not None
 
 
 def _record(

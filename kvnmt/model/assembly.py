@@ -72,7 +72,7 @@ def build(
 
 
 def _check_source(config: ModelConfig) -> None:
-    looks = attentions.CATALOGUE.name_of(config.attention) != "none"
+    looks = config.built_attention.needs_source
     if not config.reads_source and (looks or config.lexicon):
         raise OptionError(
             "{0} is of a source, and with {1} none there is none; leave it out, or "

@@ -5,8 +5,6 @@ A model that was trained with them can still be read.
 """
 
 from kvnmt import target_context as target_contexts
-from kvnmt.attention import none
-from kvnmt.decoder import transformer
 from kvnmt.errors import OptionError
 from kvnmt.model.config import ModelConfig
 
@@ -24,9 +22,9 @@ def check_choices(config: ModelConfig) -> None:
 
 
 def _check_looks_at_nothing(config: ModelConfig) -> None:
-    if config.attention == none.Options(projection=True):
+    if config.built_attention.context_size(config.sizes):
         raise OptionError(
-            "a language model has nothing to project; turn {0} off.",
+            "a language model has no source to make a context of; turn {0} off.",
             "attention.projection",
             prefix="model.",
         )
@@ -37,10 +35,7 @@ def _check_looks_at_nothing(config: ModelConfig) -> None:
             "tie",
             prefix="model.",
         )
-    layers = config.decoder
-    if not isinstance(layers, transformer.Options) or layers.attention_in == "each":
-        return
-    if layers.layers > 1:
+    if config.built_decoder.looks_itself:
         raise OptionError(
             "layers below the last would look at a source, and a language model reads "
             "none; set {0} each.",

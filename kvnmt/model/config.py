@@ -93,15 +93,19 @@ class ModelConfig:
         return self.merge != "none"
 
     @property
+    def built_attention(self) -> attentions.Attention:
+        """The attention."""
+        return attentions.CATALOGUE.build(self.attention)
+
+    @property
     def built_decoder(self) -> decoders.Decoder:
         """The decoder, built around the attention."""
-        attends = attentions.CATALOGUE.build(self.attention)
-        return decoders.CATALOGUE.build(self.decoder, attends)
+        return decoders.CATALOGUE.build(self.decoder, self.built_attention)
 
     @property
     def at_once(self) -> bool:
         """Whether no target word waits for what was computed at the one before."""
-        writes = attentions.CATALOGUE.build(self.attention).write is not None
+        writes = self.built_attention.write is not None
         return not writes and self.built_decoder.over_time is not None
 
     @property

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 
-from kvnmt import attention
 from kvnmt.data.config import check_vocabularies
 from kvnmt.errors import Idle, OptionError, check_given
 from kvnmt.fields import WIDEST, check_used
@@ -104,7 +103,7 @@ def check_rounds(model: ModelConfig, *starts: ModelConfig) -> None:
     rounds, *others = (getattr(one.decoder, "rounds", 1) for one in (model, *starts))
     if rounds == 1 or rounds in others or not model.built_decoder.rounds_need_writes:
         return
-    if attention.CATALOGUE.build(model.attention).write is None:
+    if model.built_attention.write is None:
         raise OptionError(
             f"{{0}} is {rounds}, but the attention writes nothing between rounds: all "
             "but the last would be for nothing; choose another, such as kv_memory, or "

@@ -18,16 +18,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import target_context
+from kvnmt import attention, target_context
+from kvnmt.attention import none
 from kvnmt.data.batches import pad
 from kvnmt.errors import UserError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate
 from kvnmt.model import assembly
+from kvnmt.model.choices import check_choices
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.checks import check_step
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.warm_start import warm_start
+from kvnmt.systems.named import system
 from kvnmt.target_context import previous_word
 from kvnmt.training.losses import Objective, loss
 from kvnmt.trees import by_name
@@ -239,6 +242,24 @@ def changed(**functions: Any) -> Iterator[ModelConfig]:
         yield dataclasses.replace(cases.BASE, target_context=Clashing())
     finally:
         target_context.CATALOGUE.remove("clashing")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sourceless(attention.Options):
+    """Of an attention that a language model may have."""
+
+
+def test_an_attention_may_need_no_source():
+    nothing = none.build(none.Options(projection=False))
+    module = SimpleNamespace(Options=Sourceless, build=lambda options: nothing)
+    attention.CATALOGUE.add("sourceless", module)
+    try:
+        config = system("lm-lstm").model(cases.BASE)
+        config = dataclasses.replace(config, attention=Sourceless())
+        check_choices(config)
+        cases.build(config)
+    finally:
+        attention.CATALOGUE.remove("sourceless")
 
 
 def test_no_name_of_the_readout_is_given_twice():

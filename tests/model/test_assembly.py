@@ -147,7 +147,7 @@ def test_no_layer_of_a_language_model_looks_at_a_source(key):
 
 def test_a_language_model_has_nothing_to_project():
     config = dataclasses.replace(cases.BASE, merge="none", attention=none.Options())
-    with pytest.raises(UserError, match="to project; turn attention.projection off"):
+    with pytest.raises(UserError, match="context of; turn attention.projection off"):
         check_choices(config)
 
 
