@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.measure import measure_renderables
@@ -139,19 +139,24 @@ def is_watched(console: Console) -> bool:
 
 
 @contextmanager
-def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+def counting(
+    what: str, total: int | None, beside: Sequence[TextIO | None] = ()
+) -> Iterator[Callable[[int], None]]:
     """Shows a bar, or a line at times; gives a function that is told of progress.
 
     Args:
         what: Which work, in a word.
         total: Of how many; None: nobody knows.
+        beside: What is typed and written meanwhile. In a terminal a bar would lie over
+            it: there is none then.
     """
     done, pulse = 0, Pulse(what, total, say)
+    watched = is_watched(people_console())
 
     def advance(count: int) -> None:
         nonlocal done
         done += count
-        if bar.disable:
+        if not watched:
             pulse.beat(done)
         bar.advance(task, count)
 
@@ -164,7 +169,7 @@ def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
         console=people_console(),
         transient=True,
         redirect_stdout=False,  # what is printed meanwhile is a result, not for people
-        disable=not is_watched(people_console()),
+        disable=not watched or any(each and each.isatty() for each in beside),
     ) as bar:
         task = bar.add_task(what, total=total)
         yield advance

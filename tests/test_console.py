@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages, tables, and what a file of messages is told of long work."""
 
+import io
 import json
 import os
 import subprocess
@@ -58,6 +59,19 @@ def test_a_file_has_lines_in_the_place_of_a_bar(clock, capsys):
         advance(5)
         advance(5)
     assert capsys.readouterr().err == "translating 10 of 20  0:13:20 left\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("typed", [None, io.StringIO(), Terminal()])
+def test_no_bar_lies_over_what_is_typed_or_written(monkeypatch, typed):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with counting("translating", 20, [None, typed]) as advance:
+        advance(5)
+    assert ("translating" in sys.stderr.getvalue()) != isinstance(typed, Terminal)
 
 
 @pytest.mark.parametrize("width", [30, 60, 200])

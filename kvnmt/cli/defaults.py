@@ -114,7 +114,8 @@ def parse(
     Args:
         kind: The command, with a field ``experiment``, ``search`` or ``data``, or with
             a function ``config_of`` from an experiment to its field ``config``, and
-            perhaps ``check_given``, which sees what all flags started from.
+            perhaps ``check_given``, which sees what all flags started from. If others
+            ask for searches later, it has ``is_asked_later`` and looks at ``search``.
         arguments: What was typed after the command's name.
         prog: What the program is called in messages.
         runs: The field of the command that names one or several runs, if there is one.
@@ -144,7 +145,7 @@ def parse(
         data = replacing(typed.experiment.data, default.experiment.data)
         whole = dataclasses.replace(typed.experiment, data=data)
         typed = dataclasses.replace(typed, experiment=whole)
-    if "search" in names:
+    if "search" in names and not getattr(kind, "is_asked_later", False):
         check_asked(typed.search, default.search)
     if hasattr(typed, "check_given"):
         typed.check_given(default)

@@ -2,7 +2,7 @@
 """The command that measures systems on a test set, beside each other."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
@@ -36,7 +36,6 @@ MEASURE_HELP = (
     "several systems, and what --sentence-scores, --gold and --brackets are for"
 )
 
-BATCHED = "batch_size", "batch_tokens"
 DRAWN = (1, 2, 3)  # lines, unless others are named
 
 
@@ -107,9 +106,7 @@ class Evaluate(TestFiles, Ensembling):
                 "{0} is for translating, and what is measured reads the references "
                 "alone; leave it out, or name another measure."
             )
-            # All that is read is read in batches of these.
-            sizes = {name: getattr(self.search, name) for name in BATCHED}
-            check_unsearched(self.search, replace(start.search, **sizes), why)
+            check_unsearched(self.search, start.search, why, reads=True)
 
     @property
     def _translates(self) -> bool:

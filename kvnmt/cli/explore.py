@@ -89,4 +89,4 @@ class Explore(Ensembling):
         check_one(self.search, start.search, "shown")
         if self.forced and self.reference:
             why = "{0} is for translating, and --forced only reads; leave one out."
-            check_unsearched(self.search, start.search, why)
+            check_unsearched(self.search, start.search, why, reads=True)

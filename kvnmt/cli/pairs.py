@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command that aligns given pairs, and what scoring them needs, too."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,7 @@ class Align(Batched):
             last = f"1 to {rounds}" if rounds > 1 else "1, the only one of this system"
             raise UserError(f"--round is {self.round} but must be {last}.")
         chosen, other = number - 1, self._other(run)
-        with counting("aligning", len(text.target)) as advance:
+        with counting("aligning", len(text.target), [sys.stdout]) as advance:
             for part in windows(text, self.batch_size):
                 source, target = text.source[part], text.target[part]
                 forced = force_lines(

@@ -13,6 +13,7 @@ import warnings
 from pathlib import Path
 
 import jax
+from jax._src.lru_cache import LRUCache  # no public name leads to what keeps programs
 
 from kvnmt.companions import gathered, number
 from kvnmt.console import say
@@ -62,6 +63,7 @@ def keep_programs(folder: str | None = None) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation")
+    LRUCache.put = _put
     prune(programs.parent)
 
 
@@ -94,6 +96,23 @@ def kept_names(base: str) -> str:
         names = (n for n in os.listdir(os.fsencode(base)) if n.endswith(b"-cache"))
         return digest(b"\n".join(sorted(names)))
     return ""
+
+
+def _put(self: LRUCache, key: str, value: bytes) -> None:
+    """Keeps a program whole, or not at all.
+
+    JAX writes in place and replaces nothing: what a kill or a full disk has cut would
+    be compiled anew at every start.
+    """
+    path = Path(str(self.path), f"{key}-cache")
+    part = path.with_suffix(".new")
+    try:
+        part.write_bytes(value)
+        part.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
 
 
 def default_folder() -> str:

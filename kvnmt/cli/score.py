@@ -78,7 +78,7 @@ class Score(Batched, Ensembling):
                     count += len(pair.token_log_probs)
                     yield pair
 
-        with counting("scoring", len(text.target)) as advance:
+        with counting("scoring", len(text.target), [sys.stdout]) as advance:
             if listed and not self.json:
                 self._print_lists(run, listed, scored())
             else:

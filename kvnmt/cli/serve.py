@@ -2,10 +2,10 @@
 """The command that answers over HTTP."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import tyro
 
@@ -16,7 +16,13 @@ from kvnmt.devices import use_cores
 from kvnmt.errors import UserError
 from kvnmt.fields import between, check_fields
 from kvnmt.files import claim
-from kvnmt.inference.config import SearchConfig, check_search, shape_of
+from kvnmt.inference.config import (
+    DRAWING,
+    SearchConfig,
+    check_asked,
+    check_search,
+    shape_of,
+)
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.shortlist_file import read_shortlist
 from kvnmt.runs.directory import Run
@@ -44,6 +50,7 @@ class Serve(Ensembling):
     origins: tuple[str, ...] = ()  # other origins allowed, as https://example.org
     compile_first: bool = True  # compile at the start what short lines need
     log: Path | None = None  # file that gets a line of JSON for every request
+    is_asked_later: ClassVar = True  # by requests
 
     def __call__(self) -> None:
         """Serves."""
@@ -80,7 +87,10 @@ class Serve(Ensembling):
             server.serve(serving, listening, first, say)
 
     def check_given(self, start: "Serve") -> None:
-        """Refuses a size of batches that a service does not make."""
+        """Refuses what does nothing, and a size of batches that no service makes."""
+        # How to draw words is also for requests that draw.
+        drawing = {name: getattr(self.search, name) for name in DRAWING}
+        check_asked(self.search, start.search, replace(start.search, **drawing))
         size = self.search.batch_size
         if size != start.search.batch_size and size > MOST_ROWS:
             raise UserError(

@@ -65,11 +65,13 @@ class Translate(Answering, Ensembling):
         check_alignment(self, run)
         done, size = self._done()
         total, windows = self._windows(done)
+        typed = None if self.input else sys.stdin
+        written = None if self.output else sys.stdout
         count = total if self.input else None
         long = 0
         try:
             with (
-                counting("translating", total) as advance,
+                counting("translating", total, (typed, written)) as advance,
                 self._written(size) as write,
             ):
                 advance(done)

@@ -112,10 +112,13 @@ def _decoded_numbers(
 ) -> list[int]:
     """Word numbers from how many words there are up to every token."""
     numbers = []
-    for n in range(len(ids)):
-        begun = len(split_words(vocabulary.decode(ids[: n + 1])))
-        mark = vocabulary.pieces(ids[n : n + 1]) == [SPACE]
-        if mark and not isinstance(vocabulary, Characters):
+    start = before = 0  # where decoding begins, and how many words are before
+    for n, piece in enumerate(vocabulary.pieces(ids)):
+        if piece.startswith(SPACE):
+            before += len(split_words(vocabulary.decode(ids[start:n])))
+            start = n
+        begun = before + len(split_words(vocabulary.decode(ids[start : n + 1])))
+        if piece == SPACE and not isinstance(vocabulary, Characters):
             begun += 1  # it begins the word that comes next
         numbers.append(max(min(begun, words) - 1, 0))
     return numbers

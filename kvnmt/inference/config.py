@@ -23,6 +23,7 @@ from kvnmt.typing import Array
 MOST = 2**31 - 1  # that a program takes
 GREATEST = 10_000  # sentences at a time
 MOST_TOKENS = 2**24  # source positions at a time
+DRAWING = "temperature", "top_k", "top_p", "seed"  # what is for drawing words alone
 ROUNDING = 1e-9  # a product that is a whole number may be less by this
 
 # No more than arrays of a search can be made for: a config may come from elsewhere.
@@ -123,26 +124,29 @@ def check_one(config: SearchConfig, start: SearchConfig, used: str) -> None:
         check_given(config, [one], start, SearchConfig(), prefix="search.")
 
 
-def check_unsearched(config: SearchConfig, start: SearchConfig, why: str) -> None:
+def check_unsearched(
+    config: SearchConfig, start: SearchConfig, why: str, reads: bool = False
+) -> None:
     """Refuses to choose a search where nothing is searched for.
 
     Args:
         config: The options.
         start: Those that they were made from.
         why: With ``{0}`` in the place of the option that was given.
+        reads: Whether translations are read, in batches of the size that is given.
 
     Raises:
         OptionError: Somebody chose one.
     """
-    names = tuple(field.name for field in fields(config))
+    used = ("batch_size", "batch_tokens") if reads else ()
+    names = tuple(each.name for each in fields(config) if each.name not in used)
     check_given(config, [Idle(names, why)], start, prefix="search.")
 
 
 def _idle(config: SearchConfig) -> Iterator[Idle]:
     """What does nothing beside the other options."""
     if not config.sample:
-        drawing = ("temperature", "top_k", "top_p", "seed")
-        yield Idle(drawing, "{0} is for drawing words; give {1} too.", ("sample",))
+        yield Idle(DRAWING, "{0} is for drawing words; give {1} too.", ("sample",))
         if config.beam == 1:
             why = "{0} is for several hypotheses; widen {1}."
             yield Idle(("diversity",), why, ("beam",))

@@ -122,11 +122,14 @@ class Batcher:
         with self._changed:
             return self._waiting()
 
-    def close(self, seconds: float) -> None:
+    def close(self, seconds: float) -> bool:
         """Takes nothing more, and returns once all that waits is done.
 
         Args:
             seconds: Most that this takes; what then still waits is dropped.
+
+        Returns:
+            Whether all is done; else a thread may still compile.
         """
         with self._changed:
             self._closed = True
@@ -134,6 +137,7 @@ class Batcher:
         until = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(until - time.monotonic(), 0))
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _waiting(self) -> int:
         return self._queued() + sum(one.size for each in self._aside for one in each)

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that serves: a socket, uvicorn, and how both end."""
 
+import atexit
 import contextlib
 import os
 import signal
 import socket
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,10 +46,13 @@ class Serving:
 
     def run(self, listening: socket.socket) -> None:
         """Answers until it is told to stop; what was asked before is answered."""
+        # Nobody is to read of a signal that comes before uvicorn hears any.
+        warnings.filterwarnings("ignore", "coroutine 'Server.serve' was never awaited")
         try:
             self.server.run(sockets=[listening])
         finally:
-            self.batcher.close(LEAVING)
+            # Nobody waits for the usual programs.
+            self.batcher.close(0 if self.service.preparing else LEAVING)
 
     def compile(self, search: SearchConfig) -> None:
         """Compiles the usual programs by asking for batches that need them, one by one.
@@ -134,14 +139,19 @@ def serve(
         StoppedError: A signal came; it tells whether all that was asked is answered.
     """
     if search is not None:
-        # Nobody waits for it, so leaving does not either.
         serving.service.preparing = True
         threading.Thread(target=serving.compile, args=(search,), daemon=True).start()
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    with _stopping(serving.server):
-        tell(f"serving {', '.join(serving.service.runs)} at http://{shown}:{port}/")
-        serving.run(listening)
+    try:
+        with _stopping(serving.server):
+            tell(f"serving {', '.join(serving.service.runs)} at http://{shown}:{port}/")
+            serving.run(listening)
+    except StoppedError as stopped:
+        if not serving.batcher.close(0):
+            # Python's end would tear a thread out of the compiler, which then aborts.
+            atexit.register(os._exit, stopped.status)
+        raise
     raise UserError("the service ended by itself; its log says why.")
 
 

@@ -114,6 +114,8 @@ def test_references_can_be_forced(kvnmt, text, tmp_path):
     given = "--source", text.folder / "test.src", *BEAM
     check_sentence(kvnmt(*common, *given), "--forced reads the references")
     check_sentence(kvnmt(*common, *text.sides), "--forced only reads; leave")
+    given = *text.files, "--search.batch-size", 1
+    assert kvnmt(*common, *given).status == 0  # in batches that it is read in
 
 
 @pytest.mark.parametrize("referenced", [True, False])

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.data.subwords import build_subwords
-from kvnmt.data.vocabulary import Characters, Subwords, Words
-from kvnmt.data.words import beginning, cut, split_words, word_places
+from kvnmt.data.vocabulary import EOS, PAD, SPACE, UNK, Characters, Subwords, Words
+from kvnmt.data.words import beginning, cut, split_words, word_numbers, word_places
 from tests.helpers import toy_lines
 
 WORDS = Words(("a", "b", "c"))
@@ -45,6 +45,27 @@ def test_a_word_of_many_pieces_is_cut_inside(pieces):
     parts = cut(pieces, f"a {word} b", 10)
     assert "".join(parts).replace(" ", "") == f"a{word}b"
     assert all(len(pieces.encode(part)) <= 10 for part in parts)
+
+
+@given(data=st.data())
+def test_word_numbers_are_counted_from_the_beginning(pieces, data):
+    """As far as the words are decoded; from where, each time, is another matter."""
+    for vocabulary in (CHARACTERS, pieces):
+        known = st.integers(0, len(vocabulary) - 1).filter(
+            lambda i: i not in (PAD, EOS)
+        )
+        ids = data.draw(st.lists(known, max_size=20))
+        line = vocabulary.decode(ids)
+        if UNK not in ids:
+            continue
+        counts = [
+            len(split_words(vocabulary.decode(ids[: n + 1])))
+            + (piece == SPACE and vocabulary is pieces)
+            for n, piece in enumerate(vocabulary.pieces(ids))
+        ]
+        words = len(split_words(line))
+        expected = [max(min(count, words) - 1, 0) for count in counts]
+        assert word_numbers(vocabulary, line, ids) == expected
 
 
 @given(

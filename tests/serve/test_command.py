@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command: what it refuses, and how it ends."""
 
+import atexit
 import json
 import os
 import re
@@ -74,9 +75,11 @@ def test_an_ensemble_and_a_shortlist_are_read(kvnmt, folder, tmp_path, monkeypat
     )
     monkeypatch.setattr(server, "make_serving", lambda *made: served.append(made))
     monkeypatch.setattr(server, "serve", lambda *rest: None)
-    flags = "--port", 0, "--shortlist", table, "--ensemble"
+    drawn = "--search.top-k", 5, "--search.temperature", 0.5  # by requests that draw
+    flags = "--port", 0, *drawn, "--shortlist", table, "--ensemble"
     assert kvnmt("serve", folder, other, *flags, other).status == 0
-    ((runs, *_, words, log),) = served
+    ((runs, search, *_, words, log),) = served
+    assert (search.top_k, search.sample) == (5, False)
     assert log is None
     assert [count_members(run.params) for run in runs.values()] == [2, 1]
     assert [*runs] == [*words] == [folder.name, other.name]
@@ -202,8 +205,10 @@ def test_a_signal_that_a_shell_ignores_does_not_end_it(runs):
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_signal_at_the_start_ends_it_at_once(runs):
+def test_a_signal_at_the_start_ends_it_at_once(runs, monkeypatch):
     """As soon as it says where it serves, while it compiles."""
+    ends, began = [], time.monotonic()
+    monkeypatch.setattr(atexit, "register", lambda *end: ends.append(end))
     serving = server.make_serving(runs, SEARCH, LIMITS, Guard())
     begun, go, before = threading.Event(), threading.Event(), threading.enumerate()
 
@@ -222,8 +227,29 @@ def test_a_signal_at_the_start_ends_it_at_once(runs):
         server.serve(serving, listening, SEARCH, tell)
     new = [thread for thread in threading.enumerate() if thread not in before]
     assert new and all(thread.daemon for thread in new)
+    assert ends == [(os._exit, 128 + signal.SIGTERM)]
+    assert time.monotonic() - began < server.LEAVING
     go.set()
     serving.batcher.close(10)
+
+
+def test_a_process_that_compiles_is_not_aborted(folder):
+    """Python ends while a thread is in the compiler."""
+    process = subprocess.Popen(
+        [*COMMAND, "serve", str(folder), "--port", "0", "--program-cache", "none"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    )
+    assert process.stderr is not None
+    try:
+        assert "serving" in process.stderr.readline()
+        process.terminate()
+        said = process.communicate(timeout=60)[1]
+    finally:
+        process.kill()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert said == "kvnmt: SIGTERM: all that was asked is answered.\n"
 
 
 def test_a_signal_ends_it_once_all_is_answered(folder):

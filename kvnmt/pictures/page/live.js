@@ -153,7 +153,6 @@ const wordsOf = (text) =>
 // What is under way may be answered meanwhile: a click is about what is shown.
 hypothesisContent = function (system, text, units, marks) {
   const shown = DATA.sentences[state.sentence];
-  const { begun } = shown.outputs[system];
   const words = wordsOf(text);
   const parts = [];
   let end = 0;
