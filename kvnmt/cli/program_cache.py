@@ -11,9 +11,9 @@ import os
 import platform
 import warnings
 from pathlib import Path
+from typing import Any
 
 import jax
-from jax._src.lru_cache import LRUCache  # no public name leads to what keeps programs
 
 from kvnmt.companions import gathered, number
 from kvnmt.console import say
@@ -63,7 +63,10 @@ def keep_programs(folder: str | None = None) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation")
-    LRUCache.put = _put
+    with contextlib.suppress(ImportError):  # no public name leads to what keeps them
+        from jax._src.lru_cache import LRUCache
+
+        LRUCache.put = _put
     prune(programs.parent)
 
 
@@ -98,7 +101,7 @@ def kept_names(base: str) -> str:
     return ""
 
 
-def _put(self: LRUCache, key: str, value: bytes) -> None:
+def _put(self: Any, key: str, value: bytes) -> None:
     """Keeps a program whole, or not at all.
 
     JAX writes in place and replaces nothing: what a kill or a full disk has cut would
