@@ -7,7 +7,10 @@ import subprocess
 import sys
 from functools import partial
 
+import pytest
+
 from kvnmt.data.pool import in_order
+from kvnmt.errors import OptionError
 
 WORKER = """
 import os, time
@@ -34,6 +37,20 @@ def test_no_worker_outlives_a_parent_that_is_killed(tmp_path):
         assert int(parent.stdout.readline())
         parent.kill()
         parent.communicate(timeout=30)  # what it prints ends with the worker
+
+
+def test_a_worker_that_dies_is_told():
+    with pytest.raises(OptionError, match="prepares text died.* data.workers"):
+        list(in_order(os._exit, [1], workers=1))
+
+
+def test_few_items_are_read_ahead():
+    read = []
+    items = (read.append(n) or n for n in range(100))
+    results = in_order(abs, items, workers=1)
+    assert next(results) == 0
+    assert len(read) <= 3
+    results.close()
 
 
 def test_no_process_hears_an_interrupt_that_is_meant_for_the_program():

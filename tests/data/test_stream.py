@@ -128,5 +128,7 @@ def test_a_worker_that_dies_is_told():
 def test_a_stream_that_is_left_early_ends():
     with stream(at(PLANS["pairs"])) as made:
         next(made)
+    with pytest.raises(ValueError, match="closed"):
+        next(made)
     with pytest.raises(KeyError), stream(at(PLANS["pairs"])):
         raise KeyError

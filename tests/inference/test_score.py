@@ -7,6 +7,8 @@ import math
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import jax
@@ -128,15 +130,27 @@ def test_results_go_where_they_are_asked_for_though_a_bar_is_shown(folder, pair)
     source, target = pair
     ours, theirs = os.openpty()  # standard error is a terminal, and somebody looks
     given = ["align", folder, "--source", source, "--target", target]
-    done = subprocess.run(
-        [sys.executable, "-m", "kvnmt", *map(str, given)],
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        check=True,
-    )
-    os.close(theirs)
+    shown = bytearray()
+
+    def look() -> None:
+        with suppress(OSError):  # the other end is closed
+            while part := os.read(ours, 4096):
+                shown.extend(part)
+
+    with ThreadPoolExecutor(1) as threads:
+        looking = threads.submit(look)
+        done = subprocess.run(
+            [sys.executable, "-m", "kvnmt", *map(str, given)],
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            check=True,
+            env=os.environ | {"TERM": "xterm"},
+        )
+        os.close(theirs)
+        looking.result(60)
     os.close(ours)
     assert len(done.stdout.splitlines()) == 3
+    assert b"aligning" in shown
 
 
 def test_runs_score_as_one(folder, pair, tmp_path_factory, capsys):

@@ -122,11 +122,8 @@ def test_nothing_is_lost_or_mixed_up_among_many(service, runs):
     assert len(answered) >= 6 * CLIENTS
 
 
-def test_who_goes_away_leaves_the_queue_and_who_waits_too_long_is_told(
-    runs, caplog, few_objects
-):
-    plain = {"plain": runs["plain"]}
-    with started(plain, seconds=1.5, waiting=30) as service:
+def test_who_goes_away_leaves_the_queue(runs, caplog, few_objects):
+    with started(runs, seconds=60, waiting=30) as service:
         service.gate.clear()
         first = raw(service, {"lines": ["a"]})  # is under way, and does not end
         assert service.begun.acquire(timeout=60)
@@ -135,8 +132,29 @@ def test_who_goes_away_leaves_the_queue_and_who_waits_too_long_is_told(
         full = service.post("/translate", {"lines": ["b"] * 2})
         refused(full, 503, "ask again")
         assert full.headers["retry-after"] == "1"
-        gone.close()
+        # There is room for one of the two systems: for neither, then.
+        refused(service.post("/explore", {"line": "a"}), 503, "ask again")
+        assert service.waiting() == 29
+        last = raw(service, {"lines": ["a"]})
+        until(lambda: service.waiting() == 30)
+        refused(service.post("/translate", {"lines": 1}), 503, "ask again")  # unread
+        for connection in (gone, last):
+            connection.close()
         until(lambda: service.waiting() == 0)
+        left = 'path="/translate",status="499"} 2'
+        until(lambda: left in service.get("/metrics").text)
+        service.gate.set()
+        assert first.recv(100).startswith(b"HTTP/1.1 200")
+        first.close()
+    gc.collect()
+    assert not caplog.messages  # of a future that nobody looked at
+
+
+def test_who_waits_too_long_is_told(runs, caplog, few_objects):
+    with started({"plain": runs["plain"]}, seconds=1.5) as service:
+        service.gate.clear()
+        first = raw(service, {"lines": ["a"]})
+        assert service.begun.acquire(timeout=60)
         late = service.post("/translate", {"lines": ["b"] * 2})
         refused(late, 504, "within 1.5 s")
         assert service.waiting() == 0
@@ -145,7 +163,7 @@ def test_who_goes_away_leaves_the_queue_and_who_waits_too_long_is_told(
         service.gate.set()
         assert len(translations(service.post("/translate", {"lines": ["b"]}))) == 1
     gc.collect()
-    assert not caplog.messages  # of a future that nobody looked at
+    assert not caplog.messages
 
 
 def test_health_tells_of_a_program_that_is_compiled(runs, monkeypatch):
@@ -158,7 +176,7 @@ def test_health_tells_of_a_program_that_is_compiled(runs, monkeypatch):
         return search(*arguments, **options)
 
     monkeypatch.setattr(works, "translate_nbest", slow)
-    with started({"plain": runs["plain"]}, seconds=1) as service:
+    with started({"plain": runs["plain"]}, seconds=3) as service:
         late = service.post("/translate", LINES)
         refused(late, 504, "a program is being compiled")
         health = service.get("/health").json()

@@ -2,7 +2,10 @@
 """Runs that go on: after a kill, after an end, and not with another text."""
 
 import dataclasses
+import os
 import shutil
+import signal
+import time
 from typing import Any
 
 import jax
@@ -134,9 +137,11 @@ def test_a_validation_that_is_left_is_no_end(tmp_path, data):
     exp = tiny(data, epochs=1)
 
     def stopped(params: Params) -> dict[str, float]:
-        raise KeyboardInterrupt
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+        pytest.fail("validation went on")
 
-    with pytest.raises(StoppedError):
+    with pytest.raises(StoppedError, match="by SIGTERM after step .*, which is saved"):
         fit_with(exp, tmp_path / "run", validate=stopped)
     console = quiet()
     experiment.run(exp, tmp_path / "run", resume=True, console=console)

@@ -8,20 +8,24 @@ from contextlib import contextmanager
 import jax
 import numpy as np
 import pytest
+from jax.sharding import Mesh
 
+from kvnmt import devices
 from kvnmt.data.stream import WorkerDiedError, stream
 from kvnmt.errors import UserError
 from kvnmt.model.assembly import Params
 from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_run
-from kvnmt.training import loop, profile
+from kvnmt.training import leaving, loop, outputs, profile
 from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.checkpoints.folder import only_writer
 from kvnmt.training.checkpoints.writer import Checkpoints
+from kvnmt.training.leaving import Leaving
 from kvnmt.training.loop_state import LoopState
+from kvnmt.training.signals import Signals
 from tests.helpers import full, quiet, records, steps_kept, timeless, tiny, trained
-from tests.training.jobs import fit_with
-from tests.training.runs import EPOCH, everything, run
+from tests.training.jobs import fit_with, idle
+from tests.training.runs import EPOCH, everything, run, standstill
 
 
 def test_two_trainings_do_not_share_a_folder(one, data):
@@ -75,6 +79,33 @@ def test_it_saves_by_the_clock(tmp_path, data, whole):
         everything(folder, exp)[0] for folder in (tmp_path / "often", whole)
     )
     jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+def test_it_is_time_to_save_so_many_seconds_after_the_last_save(monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(leaving.time, "monotonic", lambda: clock[0])
+    signals, mesh = Signals(print), devices.data_mesh()  # which nobody opens
+    late, never = Leaving(signals, mesh, 120.0), Leaving(signals, mesh)
+    for seconds, due in ((119, False), (120, True), (239, False), (240, True)):
+        clock[0] = float(seconds)
+        assert late.agree() == late.save_due == due
+        assert not (late.decided or never.agree())
+        if due:
+            late.saved()
+            assert not late.save_due
+
+
+def test_minutes_are_minutes(tmp_path, data, monkeypatch):
+    every = []
+
+    def look(signals: Signals, mesh: Mesh, seconds: float) -> Leaving:
+        every.append(seconds)
+        return Leaving(signals, mesh, seconds)
+
+    monkeypatch.setattr(outputs, "Leaving", look)
+    exp = tiny(data, epochs=1, save_minutes=2.5)
+    fit_with(exp, tmp_path / "run", step=idle, validate=standstill)
+    assert every == [150.0]
 
 
 def test_what_was_made_is_saved_where_a_worker_dies(tmp_path, data, monkeypatch):

@@ -49,10 +49,9 @@ ENDLESS = """
 import os, signal, time
 from kvnmt.training.signals import Signals
 with Signals(print):
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(ECHO + 0.1)
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(60)
+    for _ in range(6):  # the thread may hear the first of them late
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(ECHO + 0.1)
 """.replace("ECHO", str(ECHO))
 
 
@@ -142,14 +141,14 @@ builtins.__IPYTHON__ = True
 
 def stop():
     for _ in range(2):
-        time.sleep(ECHO + 0.1)
+        time.sleep(ECHO + 0.4)
         os.kill(os.getpid(), signal.SIGINT)
 sender = threading.Thread(target=stop)
 sender.start()
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # nothing wakes this thread
 try:
     with Signals(lambda said: None):
-        ctypes.CDLL(None).usleep(int(1e6 * (2 * ECHO + 0.7)))  # as a compiler
+        ctypes.CDLL(None).usleep(int(1e6 * (2 * ECHO + 1.3)))  # as a compiler
         time.sleep(60)
 except KeyboardInterrupt:
     print("left")
