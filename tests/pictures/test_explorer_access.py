@@ -147,6 +147,40 @@ def test_controls_have_names_and_visible_focus(page, written):
     assert page.locator("#where").inner_text().startswith("word 1 of")
 
 
+def test_a_small_window_keeps_its_list_and_what_is_read(page, written):
+    """As a phone has it, and a page that is read at 400%."""
+    page.set_viewport_size({"width": 320, "height": 256})
+    show(page, written)
+    assert page.locator("#list").bounding_box()["height"] >= 100
+    style = "getComputedStyle(document.querySelector('#toolbar')).position"
+    assert page.evaluate(style) == "static"
+    page.set_viewport_size({"width": 1280, "height": 720})
+
+
+def test_colours_of_the_system_leave_what_is_chosen(page, written):
+    page.emulate_media(forced_colors="active")
+    show(page, written, "sentence=1")
+    code = "getComputedStyle(node).backgroundColor"
+    chosen = values_of(page, "#list li[aria-selected=true], .chip.current", code)
+    others = values_of(page, "#list li:not([aria-selected=true])", code)
+    assert len(chosen) == 1 + page.locator(".panel").count()
+    assert {*chosen}.isdisjoint(others)
+    page.emulate_media(forced_colors="none")
+
+
+def test_keys_scroll_a_table_and_select_text(page, written):
+    show(page, written)
+    page.get_by_text("All values of this step").first.click()
+    table = page.get_by_role("region", name="All values of this step").first
+    table.focus()
+    page.keyboard.press("ArrowRight")
+    page.locator("#on").focus()
+    page.keyboard.press("Shift+ArrowRight")
+    assert page.locator("#where").inner_text().startswith("word 1 of")
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#where").inner_text().startswith("word 2 of")
+
+
 def test_the_box_that_is_read_keeps_the_focus(page, written):
     """Panels are made anew for every sentence."""
     show(page, written)

@@ -71,6 +71,17 @@ def test_a_word_is_forced_and_the_rest_translated_anew(page, patient, runs):
     assert page.locator(".text input").count() == 0
 
 
+def test_a_word_that_is_typed_stays_where_a_window_is_resized(page):
+    type_line(page, "a b c d")
+    assert page.locator("#texts").get_attribute("aria-live") == "polite"
+    page.locator(".text.hypothesis").first.locator(".spoken").nth(1).click()
+    page.locator(".text input").fill("half")
+    page.evaluate("document.querySelector('.panel').id = 'before'")
+    page.set_viewport_size({"width": 500, "height": 700})
+    page.locator("#before").wait_for(state="detached")  # drawn anew
+    assert page.locator(".text input").input_value() == "half"
+
+
 def test_no_text_becomes_markup(page):
     type_line(page, "a b c d")
     elements = "iframe, img, body style, plaintext, math, a, form form"

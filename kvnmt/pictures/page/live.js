@@ -26,6 +26,7 @@ function startLive() {
     'Type a sentence above. Click a word of its translation to put another in its place: what comes after it is translated anew.',
   );
   byId('sharing').hidden = true; // an address has no sentence here
+  byId('texts').ariaLive = 'polite'; // says what is translated
   on('line', 'input', () => {
     clearTimeout(pause);
     pause = setTimeout(translateDraft, PAUSE);

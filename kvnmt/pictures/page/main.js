@@ -14,7 +14,7 @@ function start() {
     arrangeList();
     showAll();
   });
-  systemDark.addEventListener('change', showAll);
+  systemDark.addEventListener('change', showDrawn);
   watchWidth();
 }
 
@@ -33,6 +33,14 @@ function show() {
   showTheme();
   showControls();
   showTexts();
+  showPanels();
+  showStep();
+}
+
+// Without the texts, in which a word may just be typed.
+function showDrawn() {
+  showTheme();
+  if (!DATA.sentences.length) return;
   showPanels();
   showStep();
 }
@@ -188,7 +196,7 @@ function watchWidth() {
     const now = byId('panels').clientWidth;
     if (now === width) return;
     width = now;
-    showAll();
+    showDrawn();
   }).observe(byId('panels'));
 }
 
@@ -215,6 +223,7 @@ const KEYS_IN_FILTER = ['ArrowUp', 'ArrowDown'];
 
 function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (event.shiftKey && event.key.length > 1) return; // selects text
   if (byId('manual').open) return;
   if (event.target === byId('filter') && event.key === 'Escape')
     return leaveFilter(event);
@@ -235,6 +244,7 @@ function leaveFilter(event) {
 function isNative({ target, key }) {
   if (target === byId('filter')) return !KEYS_IN_FILTER.includes(key);
   if (target.matches('textarea, input[type="text"]')) return true;
+  if (target.matches('.values .scroller')) return /^(Arrow|Home|End)/.test(key);
   return target.tagName === 'SELECT' && key !== '?';
 }
 

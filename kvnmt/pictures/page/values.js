@@ -4,11 +4,17 @@
 let valuesOpen = false;
 
 function valuesOf(output) {
-  const body = element('div', { class: 'scroller wide' });
+  const name = 'All values of this step';
+  const body = element('div', {
+    class: 'scroller wide',
+    tabindex: 0, // to be scrolled by keys
+    role: 'region',
+    'aria-label': name,
+  });
   const node = element(
     'details',
     { class: 'values', open: valuesOpen },
-    element('summary', {}, 'All values of this step'),
+    element('summary', {}, name),
     body,
   );
   let step = 0;
