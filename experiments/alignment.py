@@ -137,7 +137,7 @@ def main(options: Alignment, train: Train = training.run) -> None:
         )
     if options.aligners:
         why = "{0} is of systems, and {1} trains none; leave one of them out."
-        idle = Idle(("systems", "epochs", "warm_epochs"), why, ("aligners",))
+        idle = Idle(("systems", "epochs", "warm_epochs", "seeds"), why, ("aligners",))
         check_given(options, [idle], Alignment)
     for pair in options.pairs:
         if pair not in TASKS:

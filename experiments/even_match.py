@@ -228,6 +228,7 @@ def train_peer(
     hypotheses = captions.translated(texts, translate, folder, options.target)
     return captions.scores(texts, hypotheses) | {
         "recipe": recipe,
+        "joeynmt": version(peer),
         "seed": seed,
         "start": "scratch",
         "parameters": int(told[1].replace(",", "")) if told else None,

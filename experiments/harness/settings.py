@@ -27,6 +27,11 @@ FILES = (
 VECTORS = "source_vectors", "target_vectors"  # the same, of how training begins
 # Of a config, what says where things lie and changes no figure.
 PLACES = (*FILES, "tfds_folder", "vocabularies", "cache", "workers")
+# What is written meanwhile, and how much at a time: these change no figure, either.
+INERT = {
+    *(f"training.{name}" for name in ("save_minutes", "save_every", "log_every")),
+    *("training.profile", "search.batch_size", "search.batch_tokens"),
+}
 MECHANISMS = attention.Options, decoder.Options, target_context.Options
 SCHEME = "d-"  # begins a digest of what differs from defaults
 MOST_NAMED = 6  # fields in a sentence
@@ -34,7 +39,7 @@ MISSING = object()
 
 
 def config_digest(experiment: Experiment, *, seed: bool = True) -> str:
-    """A digest of a config, without the places of its files.
+    """A digest of a config, without the places of its files and what is `INERT`.
 
     Fields at their defaults are left out, so that a field that a later version adds
     changes no digest. If a default changes, `SCHEME` must, too; a test checks that.
@@ -61,10 +66,10 @@ def differences(experiment: Experiment) -> dict[str, Any]:
         for field in fields(ModelConfig)
         if isinstance(value := getattr(model, field.name), MECHANISMS)
     }
-    default = leaves(_plain(Experiment(model=replace(ModelConfig(), **own))))
+    default = _leaves(Experiment(model=replace(ModelConfig(), **own)))
     return {
         path: value
-        for path, value in leaves(_plain(experiment)).items()
+        for path, value in _leaves(experiment).items()
         if default.get(path, MISSING) != value
         or (path.startswith("model.") and path.endswith(".name"))
     }
@@ -217,6 +222,12 @@ def check_same_text(noted: str | None, now: str | None, folder: Path) -> None:
         )
 
 
+def _leaves(experiment: Experiment) -> dict[str, Any]:
+    """What may change a figure, by path."""
+    plain = leaves(_plain(experiment))
+    return {path: value for path, value in plain.items() if path not in INERT}
+
+
 def _plain(experiment: Experiment) -> dict[str, Any]:
     """A config as plain data, without places."""
     plain = to_plain(experiment)
@@ -239,10 +250,10 @@ def _former_digest(experiment: Experiment) -> str:
 def _others(now: Experiment, folder: Path) -> list[str] | None:
     """What differs from the config in a run directory; None: it has none."""
     try:
-        before = leaves(_plain(load_experiment(folder)))
+        before = _leaves(load_experiment(folder))
     except UserError:
         return None
-    after = leaves(_plain(as_kept(now)))
+    after = _leaves(as_kept(now))
     paths = [p for p in before | after if before.get(p) != after.get(p)]
     told = [f"{p} {before.get(p)}, now {after.get(p)}" for p in paths[:MOST_NAMED]]
     more = len(paths) - len(told)

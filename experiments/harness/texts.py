@@ -65,7 +65,7 @@ def check_key(workdir: Path, text: Text) -> bool:
     is_other = former not in (None, text.key)
     if is_other and any(chain(workdir.glob(f"*/{RESULT}"), workdir.glob("claims/*"))):
         raise UserError(
-            f"'{workdir}' has runs on other text than these flags make; choose "
-            "another --workdir."
+            f"'{workdir}' has runs on other text than these flags make, or its folder "
+            "'claims' tells of some; choose another --workdir."
         )
     return former == text.key

@@ -113,7 +113,7 @@ def _notes_on_peak(report: Report) -> list[str]:
     notes = [
         "low .. high: quartiles of the rounds",
         f"matrix peak: {report.peak / 1e9:,.0f} GFLOP/s of a {report.config.dtype} "
-        "product, the best of the rounds",
+        f"product, precision {report.config.precision}, the best of the rounds",
     ]
     if seconds.high > QUIET * seconds.low:
         notes.append(
@@ -141,9 +141,9 @@ def _training(report: Report) -> Table:
         "published",
         title=f"training, {report.devices} x {report.device}, batch "
         f"{config.batch_size} x {config.source_length} x {config.target_length}, "
-        f"vocabulary {config.vocabulary}, {config.dtype}, residuals "
-        f"{config.residuals}, remat {config.remat}, "
-        f"{config.accumulate} parts",
+        f"vocabulary {config.vocabulary}, {config.dtype}, precision "
+        f"{config.precision}, products {config.products}, residuals "
+        f"{config.residuals}, remat {config.remat}, {config.accumulate} parts",
         box=None,
     )
     for row in report.training:

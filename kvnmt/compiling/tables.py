@@ -34,8 +34,10 @@ def title(name: str, figures: Figures, config: CompileConfig) -> str:
         width = f"{search.nbest} draws" if search.sample else f"beam {search.beam}"
         return f"{text}, {width}{among}"
     return (
-        f"{text} x {config.target_length}, {config.dtype}, remat {config.remat}, "
-        f"{config.accumulate} parts, {config.optimizer.name}"
+        f"{text} x {config.target_length}, {config.dtype}, precision "
+        f"{config.precision}, products {config.products}, residuals "
+        f"{config.residuals}, remat {config.remat}, {config.accumulate} parts, "
+        f"{config.optimizer.name}"
     )
 
 

@@ -80,9 +80,7 @@ def test_word_aligners_are_measured_without_any_training(
     monkeypatch.setattr(alignment, "installed_aligners", lambda: ["Thot"])
     monkeypatch.setattr(alignment, "align_with_eflomal", lambda *_: {})
     monkeypatch.setattr(alignment, "align_with_thot", lambda *_: {"Thot, HMM": links})
-    options = Alignment(
-        data=data, workdir=tmp_path, pairs=("fr-en",), seeds=(1, 2), aligners=True
-    )
+    options = Alignment(data=data, workdir=tmp_path, pairs=("fr-en",), aligners=True)
     alignment.main(options, never)
     (line,) = json.loads((tmp_path / "fr-en-aligners" / "result.json").read_text())[
         "rows"

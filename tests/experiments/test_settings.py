@@ -27,6 +27,10 @@ def test_a_digest_tells_configs_apart_but_not_places_and_workers():
     base = Experiment()
     place = replace(base.data, source=Path("x"), cache=Path("y"), workers=2)
     assert config_digest(replace(base, data=place)) == config_digest(base)
+    often = replace(base.training, save_minutes=5.0, log_every=7, profile=3)
+    few = replace(base.search, batch_size=2)
+    alike = replace(base, training=often, search=few)
+    assert config_digest(alike) == config_digest(base)
     others = [
         base,
         replace(base, data=replace(base.data, min_count=9)),
