@@ -69,6 +69,7 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("typed", [None, io.StringIO(), Terminal()])
 def test_no_bar_lies_over_what_is_typed_or_written(monkeypatch, typed):
     monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
     with counting("translating", 20, [None, typed]) as advance:
         advance(5)
     assert ("translating" in sys.stderr.getvalue()) != isinstance(typed, Terminal)

@@ -66,10 +66,7 @@ class Compile:
         config, before = self.config, start.config
         check_what(config, before)
         check_used(config, before)
-        if config.what == "train":
-            check_learnt(config.objective, config.model)
-        else:
-            check_choices(config.model)
+        check_choices(config.model)
         check_asked(config.search, before.search)
         check_rounds(config.model, *(() if self.attention else [before.model]))
         check_given(config, idle_steps(config.model, config.objective), before)
@@ -82,6 +79,8 @@ class Compile:
         if self.hlo:
             claim(self.hlo, ())
         target = targets.target(self.target)
+        if self.config.what == "train":  # only now may JAX be used
+            check_learnt(self.config.objective, self.config.model)
         with people_console().status("compiling") as status:
             if self.largest_batch:
                 result = largest_batch(self.config, target, status.update)

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import os
 import platform
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ VARIABLE = "KVNMT_PROGRAM_CACHE"  # a folder, or NONE
 NONE = "none"
 MOST_BYTES = 2 * 1024**3  # of all programs that are kept
 INFO = Path("/proc/cpuinfo")
+LEFT = 3600.0  # seconds after which nobody writes half a program any more
 LOOK_FOR = 2.0  # seconds for what the first process writes there
 TRAITS = (b"flags", b"Features", b"model", b"CPU ")  # lines that do not change
 
@@ -63,10 +65,11 @@ def keep_programs(folder: str | None = None) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation")
-    with contextlib.suppress(ImportError):  # no public name leads to what keeps them
-        from jax._src.lru_cache import LRUCache
+    if jax.config.jax_compilation_cache_max_size == -1:  # pyright: ignore
+        with contextlib.suppress(ImportError):  # no public name leads there
+            from jax._src.lru_cache import LRUCache
 
-        LRUCache.put = _put
+            LRUCache.put = _put
     prune(programs.parent)
 
 
@@ -108,7 +111,7 @@ def _put(self: Any, key: str, value: bytes) -> None:
     be compiled anew at every start.
     """
     path = Path(str(self.path), f"{key}-cache")
-    part = path.with_suffix(".new")
+    part = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         part.write_bytes(value)
         part.replace(path)
@@ -144,6 +147,10 @@ def prune(base: Path, most: int = MOST_BYTES) -> None:
         base: The cache, with a folder for every kind of processor.
         most: Bytes that may be kept.
     """
+    for part in base.glob("machine-*/*.new"):  # of processes that were killed
+        with contextlib.suppress(OSError):
+            if time.time() - part.stat().st_mtime > LEFT:
+                part.unlink()
     programs = []
     for path in base.glob("machine-*/*-cache"):
         with contextlib.suppress(OSError):  # another process deletes too

@@ -114,7 +114,7 @@ def _decoded_numbers(
     numbers = []
     start = before = 0  # where decoding begins, and how many words are before
     for n, piece in enumerate(vocabulary.pieces(ids)):
-        if piece.startswith(SPACE):
+        if piece.startswith(SPACE) and not isinstance(vocabulary, Codes):
             before += len(split_words(vocabulary.decode(ids[start:n])))
             start = n
         begun = before + len(split_words(vocabulary.decode(ids[start : n + 1])))

@@ -54,8 +54,8 @@ def check_learnt(objective: Objective, config: ModelConfig) -> None:
     Raises:
         OptionError: No prediction, or no loss, depends on something that is computed.
     """
-    check_choices(config)
     _, heads = _check_objective(objective, config, assembly.changes())
+    check_choices(config)
     if heads > 1 and not objective.subtractive:
         raise OptionError(
             "the decoder has auxiliary predictors, and {0} is 0: they would learn "

@@ -66,9 +66,10 @@ class StepAhead:
         """Gives itself."""
         return self
 
-    def __exit__(self, *error: object) -> None:
-        """Ends the threads."""
-        self._threads.shutdown(cancel_futures=True)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Ends the threads; who interrupts does not wait for them."""
+        wait = kind is not KeyboardInterrupt
+        self._threads.shutdown(wait=wait, cancel_futures=True)
 
     def cancel(self) -> None:
         """Leaves out what is not being compiled yet, and waits for nothing.

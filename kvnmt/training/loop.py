@@ -139,12 +139,11 @@ def train(
                 outputs.checkpoints.wait()
             raise
         state.count_time()
-        awaited = is_awaited(job, state) or _save_awaited(config, state)
-        awaited |= leaving.save_due
-        if leaving.decided or (awaited and is_sound(job, state)):
-            _save(job, state, outputs)
         if leaving.decided:
             _leave(job, state, outputs)
+        awaited = is_awaited(job, state) or _save_awaited(config, state)
+        if (awaited or leaving.save_due) and is_sound(job, state):
+            _save(job, state, outputs)
 
 
 def _save_awaited(config: TrainingConfig, state: LoopState) -> bool:

@@ -123,6 +123,16 @@ def test_what_cannot_be_read_is_compiled_anew(tmp_path):
         assert len(healed[path]) > 0.9 * len(data)
 
 
+def test_half_a_program_of_a_process_that_was_killed_is_removed(tmp_path):
+    old, new = (tmp_path / "machine-a" / f"{name}-cache.7.new" for name in "ab")
+    old.parent.mkdir()
+    for path in (old, new):
+        path.touch()
+    os.utime(old, (0, 0))
+    prune(tmp_path)
+    assert new.exists() and not old.exists()
+
+
 def test_a_folder_of_the_name_of_a_program_is_no_error(tmp_path):
     compiles(tmp_path)
     for path in programs(tmp_path):

@@ -84,6 +84,14 @@ def test_a_run_goes_on_with_what_nobody_begins_with():
         check_step(exp, begins=True)
 
 
+def test_a_language_model_that_looks_is_told_that_there_is_no_source():
+    """Whatever its attention makes of one."""
+    exp = tiny(DataConfig(), "lm-lstm")
+    exp = replaced(exp, "model.attention", attention.multi_head.Options())
+    with pytest.raises(UserError, match="^attention is of a source"):
+        check_step(exp, begins=True)
+
+
 def test_a_number_of_numpy_is_kept_as_what_it_is():
     kept = experiment.as_kept(replaced(Experiment(), RATE, np.float64(1e-3)))
     assert type(kept.optimizer.learning_rate) is float

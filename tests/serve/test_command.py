@@ -36,6 +36,14 @@ COUNT = 40  # lines of a request
 COMMAND = [sys.executable, "-c", "import sys; from kvnmt.cli import main; main()"]
 
 
+@pytest.fixture(autouse=True, name="exits")
+def _exits(monkeypatch) -> list:
+    """How processes would end whose threads still work; this one goes on."""
+    exits = []
+    monkeypatch.setattr(atexit, "register", lambda *end: exits.append(end))
+    return exits
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
 def test_another_address_needs_a_token(kvnmt, folder, monkeypatch, host):
     monkeypatch.delenv(VARIABLE, raising=False)
@@ -137,10 +145,10 @@ def test_coverage_is_refused_where_nothing_is_read(kvnmt, folder, tmp_path_facto
 
 @pytest.mark.parametrize("ends, what", [(True, "all"), (False, "not all")])
 def test_a_signal_that_ends_it_tells_whether_all_is_answered(
-    runs, monkeypatch, ends, what
+    runs, monkeypatch, exits, ends, what
 ):
     """In this process; a batch ends only if it ``ends``."""
-    monkeypatch.setattr(server, "LEAVING", 0.1)
+    monkeypatch.setattr(server, "LEAVING", 30.0 if ends else 0.1)
     serving = server.make_serving(runs, SEARCH, LIMITS, Guard())
     serving.server.config.timeout_graceful_shutdown = 30 if ends else 1
     begun, go, answers = threading.Event(), threading.Event(), []
@@ -172,6 +180,7 @@ def test_a_signal_that_ends_it_tells_whether_all_is_answered(
         with listening, pytest.raises(StoppedError, match=said):
             server.serve(serving, listening, None, tell)
         go.set()
+    assert exits == [(os._exit, 128 + signal.SIGINT)] * (not ends)
     told = {"error": "the service ends before this is answered."}
     assert answers == [(200, {"translations": ["done"]}) if ends else (503, told)]
 
@@ -205,10 +214,9 @@ def test_a_signal_that_a_shell_ignores_does_not_end_it(runs):
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_signal_at_the_start_ends_it_at_once(runs, monkeypatch):
+def test_a_signal_at_the_start_ends_it_at_once(runs, exits):
     """As soon as it says where it serves, while it compiles."""
-    ends, began = [], []
-    monkeypatch.setattr(atexit, "register", lambda *end: ends.append(end))
+    began = []
     serving = server.make_serving(runs, SEARCH, LIMITS, Guard())
     begun, go, before = threading.Event(), threading.Event(), threading.enumerate()
 
@@ -228,7 +236,7 @@ def test_a_signal_at_the_start_ends_it_at_once(runs, monkeypatch):
         server.serve(serving, listening, SEARCH, tell)
     new = [thread for thread in threading.enumerate() if thread not in before]
     assert new and all(thread.daemon for thread in new)
-    assert ends == [(os._exit, 128 + signal.SIGTERM)]
+    assert exits == [(os._exit, 128 + signal.SIGTERM)]
     assert time.monotonic() - began[0] < server.LEAVING
     go.set()
     serving.batcher.close(10)

@@ -17,10 +17,12 @@ from kvnmt.data.stream import BatchAt
 from kvnmt.errors import StoppedError, UserError
 from kvnmt.training import device_memory, loop
 from kvnmt.training.ahead import Shape, StepAhead, coming, shape_at, shape_of
+from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.programs import Programs
 from kvnmt.training.signals import Signals
 from tests.helpers import steps_kept, tiny, toy_data
-from tests.training.jobs import job_and_draw, with_lower
+from tests.training.jobs import fit_with, job_and_draw, with_lower
+from tests.training.runs import EPOCH, standstill
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +116,23 @@ def test_a_signal_does_not_wait_for_a_program(tmp_path, data, monkeypatch, at):
     with pytest.raises(StoppedError, match="step 1" if at else "before the first step"):
         loop.fit(job, draw)
     assert len(called) == at
-    assert steps_kept(tmp_path / "run") == {at}
+    assert steps_kept(tmp_path / "run") == {1} & {at}
+
+
+def test_a_signal_before_a_step_leaves_what_is_rated(tmp_path, data, monkeypatch):
+    """It is not saved once more, as a checkpoint without a score."""
+    folder = tmp_path / "run"
+    fit_with(tiny(data, epochs=1), folder, validate=standstill)
+    path = folder / "checkpoints" / str(EPOCH)
+    before = manifests.read(path)
+
+    def wait(ahead: StepAhead, shape: Shape) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(StepAhead, "wait", wait)
+    with pytest.raises(StoppedError, match=f"step {EPOCH}"):
+        fit_with(tiny(data, epochs=2), folder, validate=standstill, resume=True)
+    assert before.score == 1.0 and manifests.read(path) == before
 
 
 def test_a_shape_of_a_later_epoch_is_compiled_an_epoch_before(
