@@ -123,13 +123,9 @@ class Batcher:
             return self._waiting()
 
     def close(self, seconds: float) -> bool:
-        """Takes nothing more, and returns once all that waits is done.
+        """Takes nothing more; whether what waits is done in at most so many seconds.
 
-        Args:
-            seconds: Most that this takes; what then still waits is dropped.
-
-        Returns:
-            Whether all is done; else a thread may still compile.
+        Else it is dropped, and a thread may still compile.
         """
         with self._changed:
             self._closed = True
