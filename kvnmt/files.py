@@ -164,8 +164,10 @@ def _replaceable(path: Path) -> bool:
     return stat.S_ISREG(there.st_mode) and there.st_nlink == 1
 
 
-def write_whole(path: Path, content: str | bytes, until: str | None = None) -> None:
-    """Writes a file, whole or not at all, and onto the disk before it has its name.
+def write_whole(
+    path: Path, content: str | bytes, until: str | None = None, sync: bool = True
+) -> None:
+    """Writes a file, whole or not at all; ``sync``: it is on the disk before.
 
     It has the name ``until`` then. One that replaces another keeps its permissions.
     """
@@ -174,7 +176,8 @@ def write_whole(path: Path, content: str | bytes, until: str | None = None) -> N
         with part.open("wb") as file:
             file.write(content if isinstance(content, bytes) else content.encode())
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         if path.exists():
             shutil.copymode(path, part)
         part.replace(path)

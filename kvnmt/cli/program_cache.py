@@ -19,7 +19,7 @@ import jax
 from kvnmt.companions import gathered, number
 from kvnmt.console import say
 from kvnmt.errors import UserError
-from kvnmt.files import check_local, digest
+from kvnmt.files import check_local, digest, write_whole
 from kvnmt.training.shared_folder import blind_to
 
 VARIABLE = "KVNMT_PROGRAM_CACHE"  # a folder, or NONE
@@ -111,14 +111,7 @@ def _put(self: Any, key: str, value: bytes) -> None:
     be compiled anew at every start.
     """
     path = Path(str(self.path), f"{key}-cache")
-    part = path.with_name(f"{path.name}.{os.getpid()}.new")
-    try:
-        part.write_bytes(value)
-        part.replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
+    write_whole(path, value, f"{path.name}.{os.getpid()}.new", sync=False)
 
 
 def default_folder() -> str:
