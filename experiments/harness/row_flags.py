@@ -32,13 +32,18 @@ def with_flags(rows: Sequence[AnyRow], flags: Sequence[str]) -> list[AnyRow]:
 def check_known(kind: type, words: Sequence[str]) -> None:
     """Refuses words that are neither options of the table nor of a run.
 
+    Where a table has epochs of its own, the schedule of the rate follows them, and it
+    would not follow the flag of the run.
+
     Raises:
         UserError: There is one; the option that is spelt most alike is named.
     """
+    names = {field.name for field in fields(kind)} - {"config"}
     for word in words:
-        name = word.partition("=")[0]
+        name = word.partition("=")[0].replace("_", "-")
+        if name == "--training.epochs" and "epochs" in names:
+            raise UserError(f"{name} belongs to the table; use --epochs.")
         if name.startswith("--") and "." not in name:
-            names = {field.name for field in fields(kind)} - {"config"}
             known = ["--import", "--program-cache", *map(flag, names)]
             raise unknown_name("option", name, known)
 

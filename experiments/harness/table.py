@@ -261,16 +261,25 @@ def refuse(failures: dict[str, str], count: int) -> None:
 
 
 def check_rows(rows: Sequence[AnyRow]) -> None:
-    """Makes sure that there are rows, each within bounds, in folders of their own.
+    """Makes sure that there are rows, each within bounds, no two of them alike.
 
     Raises:
-        UserError: There is none, a number is out of bounds, or two have one folder.
+        UserError: There is none, a number is out of bounds, or two have one folder or
+            train the same.
     """
     if not rows:
         raise UserError("there is no row to make; name a seed, and what is measured.")
+    trained: dict[Experiment, str] = {}
     for row in rows:
         if isinstance(row, Row):
             check_fields(row.experiment)
+            first = trained.setdefault(row.experiment, row.folder.name)
+            if first != row.folder.name:
+                raise UserError(
+                    f"with these flags the rows '{first}' and '{row.folder.name}' "
+                    "train the same; leave out the flag that makes them alike, or a "
+                    "row."
+                )
     folders = [row.folder for row in rows]
     if twice := {folder.name for folder in folders if folders.count(folder) > 1}:
         names = ", ".join(sorted(twice))

@@ -108,6 +108,9 @@ class Program(NamedTuple):
     def written(self, operation: Operation, name: str | None) -> int:
         """Bytes that an operation writes: of an update in place only what is new.
 
+        The type of a start has what is read, too; that of its end has only what is
+        written.
+
         Args:
             operation: One of a computation.
             name: The computation.
@@ -116,6 +119,9 @@ class Program(NamedTuple):
             inner = self.called(operation)
             roots = [part for part in self[inner] if part.root]
             return self.written(roots[0], inner) if roots else operation.bytes
+        if operation.code.endswith("-start"):
+            ends = [end for end in self[name] if operation.name in end.operands[:1]]
+            return ends[0].bytes if ends else operation.bytes
         if operation.code not in PASSED_ON:
             return operation.bytes
         near = {other.name: other for other in self[name]}

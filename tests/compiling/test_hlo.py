@@ -135,6 +135,12 @@ def test_an_update_in_place_writes_what_is_new(program):
     assert program.written(kept, "inner") == SIZE
 
 
+def test_a_start_writes_what_its_end_gives(program):
+    start = operation(program, "start")
+    assert start.bytes == SIZE + 4 * SIZE  # what is gathered, too
+    assert program.written(start, "main") == 4 * SIZE
+
+
 def test_loops_are_found_with_what_a_turn_does(program):
     outside, outer, inner, search = sections(program)
     assert [part.depth for part in (outside, outer, inner, search)] == [0, 1, 2, 1]

@@ -74,6 +74,15 @@ def test_ingredients_of_ones_choice_are_left_out(options, capsys):
         multi30k_best.main(replace(chosen, ablate=("averagin",)), train=never)
 
 
+def test_flags_that_make_two_rows_alike_are_refused(options):
+    """What one is without, neither has."""
+    plain = "--objective.label-smoothing", "0"
+    chosen = replace(options, ablate=("", "label smoothing"), config=plain, list=True)
+    alike = "'de-en-rnnsearch-star-1' and 'de-en-rnnsearch-star-label-smoothing-1'"
+    with pytest.raises(UserError, match=f"the rows {alike} train the same"):
+        multi30k_best.main(chosen, train=never)
+
+
 def test_no_flag_undoes_what_a_system_is_composed_of(options):
     names = "kvmematt-r2-lexicon", "rnnsearch-star-lexicon-384"
     rows = [multi30k_best.configure(options, name, "", 1, {}) for name in names]
