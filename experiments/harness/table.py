@@ -40,7 +40,8 @@ VIEWS = "list", "show", "latex", "json", "dry_run"
 OptionsT = TypeVar("OptionsT", bound="Options")
 FLAGS = (
     "Where a model of kvnmt is trained, every flag of kvnmt train that is a field of "
-    "its config is a flag here too, but --training.seed and --training.warm-start."
+    "its config is a flag here too, but --training.seed and --training.warm-start, and "
+    "--training.epochs where --epochs is one."
 )
 
 

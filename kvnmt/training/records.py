@@ -128,7 +128,7 @@ class Log:
         self._events.flush()
 
 
-def read(folder: Path, name: str = NAME) -> list[dict[str, Any]]:
+def read(folder: str | Path, name: str = NAME) -> list[dict[str, Any]]:
     """The records of a run; a last line that was cut by a kill is none.
 
     Args:
@@ -138,7 +138,7 @@ def read(folder: Path, name: str = NAME) -> list[dict[str, Any]]:
     Raises:
         UserError: Another line is no record.
     """
-    path = folder / name
+    path = Path(folder, name)
     lines = path.read_bytes().split(b"\n") if path.exists() else []
     records = []
     for number, line in enumerate(lines, 1):
