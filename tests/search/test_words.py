@@ -38,6 +38,15 @@ def test_the_total_is_the_same_by_a_product():
     np.testing.assert_allclose(*totals, rtol=1e-5)
 
 
+def test_the_product_is_as_exact_as_jax_is_told():
+    """In all bits, it would take a third of a step of a TPU's search."""
+    mass = jnp.ones((ROWS, BEAM, 300))
+    plain = str(jax.make_jaxpr(words._total_by_product)(mass))
+    assert "dot_general" in plain and "precision" not in plain
+    with jax.default_matmul_precision("highest"):
+        assert "HIGHEST" in str(jax.make_jaxpr(words._total_by_product)(mass))
+
+
 CASES = [*itertools.product([False, True], repeat=3)]
 
 
