@@ -13,7 +13,7 @@
 #
 # Every kind of attention in `kvnmt.attention.CATALOGUE` is a tuple of pure functions.
 # This notebook asks all of them the same query, steps through three of them by hand,
-# shows one of the laws that all must keep, and trains four systems on a made-up
+# shows a law that all but one of four keep, and trains four systems on a made-up
 # language. It needs no data and no network, and a minute or two on two cores.
 
 # %%

@@ -23,7 +23,7 @@ from kvnmt.metrics.alignment import (
     link_counts,
     soft_alignment_error_rate,
 )
-from kvnmt.metrics.links import Gold, Heuristic, invert, symmetrize
+from kvnmt.metrics.links import Gold, Heuristic, diagonal, invert, symmetrize
 from kvnmt.metrics.significance import bootstrap, interval, seed_of_environment
 
 COLUMNS = (
@@ -41,6 +41,8 @@ NOTE = (
     "one link for each target token, to the source token it attends to most; none to "
     "or from EOS; words are linked if pieces are; counts are summed over the corpus"
 )
+DIAGONAL = "the diagonal"
+YARDSTICK = f"{DIAGONAL}: each target word to the source word at the same share of it"
 SPREAD = "±: half of what AER spans in 95 of 100 resamples of the sentences"
 AGAINST = "p: paired bootstrap over the sentences against {}, two-sided"
 
@@ -59,14 +61,14 @@ def check(test: Test, systems: Sequence[System]) -> None:
 
 
 def measure(test: Test, systems: Sequence[System]) -> Report:
-    """AER of every system, round by round, of both directions joined, of aligners."""
+    """AER of every system and round, of directions joined, aligners, the diagonal."""
     gold = need(test.gold, "--gold")
     aligned = [*_aligned(test, systems, gold)]
     name = next((s.name for s in systems if s.rounds), next(iter(test.aligners), ""))
     first = next(one for one in aligned if one.name == name)
     rows = [_row(one, gold, None if one is first else first) for one in aligned]
-    notes = [NOTE, *([SPREAD] if len(gold) > 1 else [])]
-    notes += [AGAINST.format(f"'{name}'")] if len(rows) > 1 else []
+    notes = [NOTE, YARDSTICK, *([SPREAD] if len(gold) > 1 else [])]
+    notes.append(AGAINST.format(f"'{name}'"))
     others = [
         f"'{system.name}' does not align" for system in systems if not system.rounds
     ]
@@ -110,6 +112,8 @@ def _aligned(
                 yield _Aligned(f"{system.name}, {how}", joined)
     for name, sentences in test.aligners.items():
         yield _Aligned(name, [sentence.possible for sentence in sentences])
+    words = zip(need(test.source, "--source"), test.reference)
+    yield _Aligned(DIAGONAL, [diagonal(*map(len, map(str.split, p))) for p in words])
 
 
 def _row(

@@ -66,6 +66,20 @@ def invert(links: Links) -> Links:
     return frozenset((j, i) for i, j in links)
 
 
+def diagonal(source: int, target: int) -> Links:
+    """Links each target word to the source word at the same share of the sentence.
+
+    What aligns no better has learnt nothing of words.
+
+    Args:
+        source: Number of source words.
+        target: Number of target words.
+    """
+    if not source:
+        return frozenset()
+    return frozenset(((2 * j + 1) * source // (2 * target), j) for j in range(target))
+
+
 def read_gold(
     path: Path, sentences: int | None = None, from_one: bool = False
 ) -> list[Gold]:

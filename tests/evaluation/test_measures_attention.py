@@ -24,7 +24,7 @@ from kvnmt.metrics.alignment import (
     link_counts,
     soft_alignment_error_rate,
 )
-from kvnmt.metrics.links import invert, parse_pharaoh, symmetrize
+from kvnmt.metrics.links import diagonal, invert, parse_pharaoh, symmetrize
 from kvnmt.metrics.significance import bootstrap, interval
 from kvnmt.runs.directory import load_run
 from tests.evaluation.outputs import LINES, given, outputs, reports
@@ -86,6 +86,10 @@ def test_alignments_of_both_directions(tmp_path_factory):
     assert rows["ours, union"]["p"] == bootstrap(counts, others, error_rates)
     assert rows["ours"]["interval"] == interval(counts, error_rates)
     assert error_of(System("ours", list, run), test) == rows["ours"]["aer"]
+    sizes = [(len(a.split()), len(b.split())) for a, b in zip(lines, references)]
+    aer = alignment_error_rate([diagonal(*size) for size in sizes], gold).aer
+    assert rows["the diagonal"]["aer"] == aer
+    assert [*rows][-1] == "the diagonal"
 
 
 def test_links_that_count_from_one_are_told(tmp_path_factory):

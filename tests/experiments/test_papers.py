@@ -205,7 +205,7 @@ def test_aligned_text_has_an_alignment_error(text, tmp_path):
     names = [variant.system for variant in meng.PAPER.variants]
     system = system_of(meng, names.index("kvmematt-r2"), text, tmp_path)
     figures = meng.read_aligned(test, None, system)
-    first, last = (row["aer"] for row in alignment.measure(test, [system]).rows)
+    first, last, _ = (row["aer"] for row in alignment.measure(test, [system]).rows)
     assert figures["aer"] == last != first
     assert 0 <= figures["aligned_bleu"] <= 100
     with pytest.raises(UserError, match="all three"):

@@ -15,6 +15,7 @@ from kvnmt.metrics.links import (
     Heuristic,
     Links,
     check_links,
+    diagonal,
     format_pharaoh,
     invert,
     parse_pharaoh,
@@ -23,6 +24,21 @@ from kvnmt.metrics.links import (
 )
 
 links = st.frozensets(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12)
+
+
+def test_the_diagonal_links_words_at_the_same_share():
+    assert diagonal(2, 4) == {(0, 0), (0, 1), (1, 2), (1, 3)}
+    assert diagonal(4, 2) == {(1, 0), (3, 1)}
+    assert diagonal(3, 3) == {(0, 0), (1, 1), (2, 2)}
+    assert diagonal(0, 2) == diagonal(2, 0) == frozenset()
+
+
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_the_diagonal_rises_from_word_to_word(source, target):
+    links = sorted(diagonal(source, target), key=lambda link: link[1])
+    assert [j for _, j in links] == [*range(target)]
+    places = [i for i, _ in links]
+    assert places == sorted(places) and {*places} <= {*range(source)}
 
 
 def test_sure_links_are_possible():
