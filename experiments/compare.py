@@ -44,11 +44,11 @@ from experiments.harness.summaries import mean_and_spread
 from experiments.harness.table import Options, Table, launch, make_table
 from experiments.parts.recipes import with_system
 from kvnmt import attention
+from kvnmt.data.outputs import in_file, write_lines
 from kvnmt.errors import UserError, flag, unknown_name
 from kvnmt.evaluation import System, Test, adequacy, alignment
 from kvnmt.evaluation.base import Column, counted_otherwise, unlinked
 from kvnmt.evaluation.inputs import TestFiles, read_test
-from kvnmt.files import in_file, write_lines
 from kvnmt.metrics.bleu import Settings, corpus_bleu, corpus_chrf
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment, changed_fields

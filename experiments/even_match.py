@@ -48,11 +48,12 @@ from kvnmt.benchmark.peers import joeynmt
 from kvnmt.benchmark.peers.base import Search, Task
 from kvnmt.benchmark.processes import Installed, run, version
 from kvnmt.console import say
+from kvnmt.data.outputs import write_lines
 from kvnmt.data.text import Parallel
 from kvnmt.errors import Idle, check_given
 from kvnmt.evaluation.base import Column
 from kvnmt.fields import at_least
-from kvnmt.files import make_folder, write_lines
+from kvnmt.files import make_folder
 from kvnmt.machine import cores
 from kvnmt.model.config import Dropout
 from kvnmt.runs import train as training

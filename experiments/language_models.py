@@ -26,10 +26,11 @@ from experiments.harness.table import Options, Table, launch, make_table
 from experiments.harness.texts import Text
 from experiments.parts.recipes import with_system
 from kvnmt.data.config import DataConfig
+from kvnmt.data.outputs import write_lines
 from kvnmt.data.text import read_lines
 from kvnmt.errors import unknown_name
 from kvnmt.evaluation.base import Column
-from kvnmt.files import digest, write_lines
+from kvnmt.files import digest
 from kvnmt.metrics.perplexity import perplexity
 from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs import train as training

@@ -33,10 +33,10 @@ from experiments.harness.rows import Row, Train, Trained
 from experiments.harness.summaries import Summary
 from experiments.harness.table import Options, Table, launch, make_table
 from experiments.parts.recipes import parallel_text, with_system
+from kvnmt.data.outputs import write_lines
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.errors import unknown_name
 from kvnmt.evaluation.base import Column
-from kvnmt.files import write_lines
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.runs import train as training
 from kvnmt.runs.recipes import RECIPES

@@ -30,11 +30,11 @@ from experiments.parts.recipes import parallel_text, small_model, with_system
 from kvnmt.console import people_console, say
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
+from kvnmt.data.outputs import write_lines
 from kvnmt.data.synthetic import Corpus, Pair
 from kvnmt.data.text import read_lines
 from kvnmt.evaluation.base import Column
 from kvnmt.fields import at_least
-from kvnmt.files import write_lines
 from kvnmt.inference.program import SearchConfig
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.model.config import Dropout

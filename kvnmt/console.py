@@ -115,7 +115,7 @@ def people_console(*, stderr: bool = True, quiet: bool = False) -> Console:
         stderr: Whether on standard error; otherwise on standard output.
         quiet: Whether nothing is said.
     """
-    return _People(stderr=stderr, quiet=quiet)
+    return _People(stderr=stderr, quiet=quiet, emoji=False)
 
 
 def say(message: str, console: Console | None = None) -> None:
@@ -196,19 +196,19 @@ def print_table(table: Table, notes: Sequence[str] = ()) -> None:
     In a terminal, cells are broken between words. If that is not enough, lines are
     longer than the terminal is wide. In a file, lines are as long as the table needs.
     """
-    console = _Output()
+    console = _Output(emoji=False)
     width = console.width if is_watched(console) else WIDTH
-    natural = Console(width=FAR).measure(table).maximum
+    natural = Console(width=FAR, emoji=False).measure(table).maximum
     if natural > width:
         width = _narrow(table, width) if is_watched(console) else natural
-    _Output(width=max(width, console.width)).print(table)
+    _Output(width=max(width, console.width), emoji=False).print(table)
     for note in notes:
         console.print(note, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def _narrow(table: Table, width: int) -> int:
     """Breaks cells between words to fit a table into a width; returns its new width."""
-    wide = Console(width=FAR)
+    wide = Console(width=FAR, emoji=False)
     spans = [
         measure_renderables(wide, wide.options, [column.header, *column.cells])
         for column in table.columns

@@ -101,6 +101,15 @@ def test_what_is_said_on_a_full_disk_ends_nothing():
     say("anything", Console(file=FullDisk()))
 
 
+def test_a_name_is_said_and_shown_as_it_is(capsys):
+    """Rich would make signs of words between colons."""
+    name = "lr:on:2"
+    say(name)
+    print_table(Table(name), [name])
+    told = capsys.readouterr()
+    assert told.err == f"{name}\n" and told.out.count(name) == 2
+
+
 def test_json_may_hold_the_name_of_any_file(capfdbinary):
     print_json({"name": os.fsdecode(b"t\xff.txt"), "word": "ü"})
     line = capfdbinary.readouterr().out

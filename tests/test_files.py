@@ -14,21 +14,21 @@ import pytest
 from kvnmt.cli.program_cache import keep_programs
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import prepare_train
+from kvnmt.data.outputs import claim, write_lines, write_output
+from kvnmt.data.tfds_builder import place_of
 from kvnmt.errors import UserError
 from kvnmt.files import (
     MANIFEST,
     DamagedError,
     check_files,
+    check_once,
     check_path,
-    claim,
     digest,
     digest_of,
     locked,
     make_folder,
     read_manifest,
-    write_lines,
     write_manifest,
-    write_output,
     write_whole,
 )
 from kvnmt.runs.average import average
@@ -50,6 +50,14 @@ def test_a_file_is_replaced_whole_or_stays(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         write_whole(path, "two\n")
     assert path.read_text() == "one\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+    def interrupted(_: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, "two\n")
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -86,8 +94,12 @@ def test_a_place_that_was_claimed_is_as_it_was(tmp_path):
     link.symlink_to(path)  # which is not there yet
     claim(link, [])
     assert link.is_symlink() and not path.exists()
-    with pytest.raises(UserError, match="is read too"):
-        claim(full, [None, full])
+    (tmp_path / "also").hardlink_to(full)
+    for same in (full, tmp_path / "also"):
+        with pytest.raises(UserError, match="is read too"):
+            claim(full, [None, same])
+    with pytest.raises(UserError, match="'.*out.gz' would hold plain text"):
+        claim(tmp_path / "out.gz", [])
     with pytest.raises(UserError, match="cannot be written"):
         claim(tmp_path / "nowhere" / "file", [])
 
@@ -204,7 +216,7 @@ def test_a_file_that_others_hold_is_written_in_place(tmp_path):
     other.hardlink_to(path)
     write_output(path, "two\n")
     assert other.read_text() == path.read_text() == "two\n"
-    code = "from pathlib import Path; from kvnmt.files import write_lines as w;"
+    code = "from pathlib import Path; from kvnmt.data.outputs import write_lines as w;"
     code += "print('first', flush=True); w(Path('/dev/stdout'), ['l']); print('last')"
     with (tmp_path / "log").open("ab") as log:
         subprocess.run([sys.executable, "-c", code], stdout=log, check=True)
@@ -212,9 +224,16 @@ def test_a_file_that_others_hold_is_written_in_place(tmp_path):
 
 
 def test_a_link_that_leads_to_itself_is_told(tmp_path):
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    with pytest.raises(UserError, match="loop' cannot be written: Too many levels"):
-        write_output(tmp_path / "loop", "")
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    for write in (lambda: write_output(loop, ""), lambda: claim(loop, [tmp_path])):
+        with pytest.raises(UserError, match="loop' cannot be written: Too many levels"):
+            write()
+    with pytest.raises(UserError, match="is read too"):
+        claim(loop, [loop])
+    check_once([loop, tmp_path])
+    with pytest.raises(UserError, match="is named twice"):
+        check_once([loop, loop])
 
 
 def test_an_address_is_no_folder(tmp_path, monkeypatch):
@@ -236,6 +255,7 @@ def test_an_address_is_no_folder(tmp_path, monkeypatch):
         check_free,
         lambda path: average([], path),
         lambda path: prepare_train(DataConfig(cache=path)),
+        lambda path: place_of("name", path, ("a", "b")),
         lambda path: keep_programs("gs://bucket"),
     ],
 )

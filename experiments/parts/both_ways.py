@@ -18,9 +18,9 @@ from pathlib import Path
 from experiments.harness.rows import Row
 from experiments.harness.settings import text_digest
 from experiments.harness.texts import Text
+from kvnmt.data.outputs import write_lines
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import UserError
-from kvnmt.files import write_lines
 
 NAME = "both"
 # What the text of both directions is made of before a row has its flags.

@@ -10,8 +10,9 @@ from experiments.harness.results import Figures
 from experiments.harness.significance import packed_counts
 from experiments.harness.table import Options
 from kvnmt.data.config import DataConfig
+from kvnmt.data.outputs import write_lines
 from kvnmt.data.text import Parallel, read_parallel
-from kvnmt.files import make_folder, write_lines
+from kvnmt.files import make_folder
 from kvnmt.inference.ids import check_counts
 from kvnmt.metrics.bleu import Settings, bleu_metric
 

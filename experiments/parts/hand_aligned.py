@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from experiments.parts import thot_models
 from experiments.parts.aligned_rows import Aligned
+from kvnmt.data.outputs import write_lines
 from kvnmt.data.text import Parallel, read_lines, read_parallel
-from kvnmt.files import write_lines
 from kvnmt.metrics.links import (
     Gold,
     Links,

@@ -21,10 +21,10 @@ from experiments.parts.ingredients import Change
 from experiments.parts.paper_tables import SETTINGS
 from experiments.parts.paper_texts import MadeUp, Material, PaperOptions, material_of
 from experiments.parts.recipes import greedy_bleu, with_system
+from kvnmt.data.outputs import write_lines
 from kvnmt.errors import Idle, check_given, unknown_name
 from kvnmt.evaluation import System, Test, adequacy
 from kvnmt.evaluation.base import Column
-from kvnmt.files import write_lines
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.runs.config import Experiment, changed_fields
 

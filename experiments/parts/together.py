@@ -10,7 +10,8 @@ from experiments.harness.results import Figures
 from experiments.harness.rows import OtherRow, Row
 from experiments.harness.settings import config_digest
 from kvnmt.console import say
-from kvnmt.files import in_file, make_folder
+from kvnmt.data.outputs import in_file
+from kvnmt.files import make_folder
 from kvnmt.model.assembly import count_parameters
 from kvnmt.runs.average import average
 from kvnmt.runs.directory import load_ensemble, load_run

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from kvnmt.benchmark.config import AgainstConfig
 from kvnmt.data import synthetic
+from kvnmt.data.outputs import write_lines
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import UserError
-from kvnmt.files import make_folder, write_lines
+from kvnmt.files import make_folder
 
 
 def make_text(config: AgainstConfig, folder: Path, seed: int) -> int:

@@ -16,9 +16,9 @@ from kvnmt.compiling.largest import Largest, largest_batch
 from kvnmt.compiling.program import CompileConfig, check_what
 from kvnmt.compiling.sections import Kernel, largest_kernels
 from kvnmt.console import people_console, print_table
+from kvnmt.data.outputs import claim, write_lines
 from kvnmt.errors import check_given
 from kvnmt.fields import at_least, check_fields, check_used
-from kvnmt.files import claim, write_lines
 from kvnmt.inference.config import check_asked
 from kvnmt.model.choices import check_choices
 from kvnmt.runs.checks import check_learnt

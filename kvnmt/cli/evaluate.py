@@ -12,6 +12,7 @@ import tyro
 from kvnmt.cli.ensembling import Ensembling
 from kvnmt.cli.flags import check_coverage, check_direction, check_reverse, names
 from kvnmt.console import print_json, print_table, say
+from kvnmt.data.outputs import claim
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, flag
 from kvnmt.evaluation import MEASURES, LackingError, Report, System, Test, table
@@ -21,7 +22,7 @@ from kvnmt.evaluation.inputs import TestFiles, is_text, read_systems, read_test
 from kvnmt.evaluation.latex import latex
 from kvnmt.evaluation.length import PICTURE
 from kvnmt.fields import check_fields
-from kvnmt.files import claim, make_folder
+from kvnmt.files import make_folder
 from kvnmt.inference.config import (
     Limit,
     SearchConfig,

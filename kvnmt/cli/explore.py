@@ -11,12 +11,12 @@ from kvnmt.cli.ensembling import Ensembling
 from kvnmt.cli.flags import check_coverage
 from kvnmt.console import say
 from kvnmt.data.lines import opened
+from kvnmt.data.outputs import claim
 from kvnmt.data.text import clean, count_parallel, decode_lines, parallel_blocks
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, counted
 from kvnmt.evaluation.exploration import explore
 from kvnmt.fields import check_fields
-from kvnmt.files import claim
 from kvnmt.inference.config import (
     Count,
     SearchConfig,

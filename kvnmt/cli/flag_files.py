@@ -44,6 +44,8 @@ def expanded(words: Sequence[str]) -> tuple[list[str], list[str]]:
             raise UserError(
                 f"'{path}' holds no flags as a shell reads them: {reason}; mend it."
             ) from None
+        if any("\0" in each for each in inside):
+            raise UserError(f"'{path}' has a NUL character in a flag; take it out.")
         everything += inside
         filed += inside
     return everything, filed

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What several commands share: how flags look, and names of runs."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
@@ -8,8 +9,9 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import tyro
 
+from kvnmt.data.outputs import in_file
 from kvnmt.errors import UserError
-from kvnmt.files import check_once, in_file
+from kvnmt.files import check_once
 
 FLAT = tyro.conf.arg(name="")  # an argument whose fields carry no prefix
 
@@ -23,7 +25,8 @@ def names(paths: Sequence[Path]) -> list[str]:
         UserError: One is named twice, or two would name one file.
     """
     check_once(paths)
-    parts = [path.resolve().parts for path in paths]
+    # It raises nothing where a link leads to itself.
+    parts = [Path(os.path.realpath(path)).parts for path in paths]
     for depth in range(1, max(map(len, parts), default=0) + 1):
         told = [
             "/".join(path[-depth:]).encode(errors="backslashreplace").decode()
@@ -120,7 +123,8 @@ def check_reverse(reverse: Path, *runs: Path) -> None:
     """
     from kvnmt.runs.directory import chosen  # imports JAX
 
-    if chosen(reverse)[0].resolve() in (chosen(run)[0].resolve() for run in runs):
+    first, *others = (os.path.realpath(chosen(run)[0]) for run in (reverse, *runs))
+    if first in others:
         raise UserError(
             f"--reverse names '{reverse}', the run itself; name one that was trained "
             "in the other direction."

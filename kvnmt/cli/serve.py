@@ -12,10 +12,10 @@ import tyro
 from kvnmt.cli.ensembling import Ensembling
 from kvnmt.cli.flags import check_coverage
 from kvnmt.console import say
+from kvnmt.data.outputs import claim
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError
 from kvnmt.fields import between, check_fields
-from kvnmt.files import claim
 from kvnmt.inference.config import (
     DRAWING,
     SearchConfig,

@@ -15,12 +15,12 @@ from kvnmt.cli.pairs import Batched, windows
 from kvnmt.console import counting, say
 from kvnmt.data.config import DataConfig, longest
 from kvnmt.data.encoding import tokenised
+from kvnmt.data.outputs import claim
 from kvnmt.data.sources import TextReader, open_text
 from kvnmt.data.text import Block, clean
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.errors import UserError, counted
 from kvnmt.fields import at_least, check_fields
-from kvnmt.files import claim
 from kvnmt.inference.score import LIMITS
 from kvnmt.inference.shortlist import BEST, COMMON, count_links
 from kvnmt.inference.shortlist_file import write_shortlist
@@ -58,10 +58,10 @@ class Shortlist(Batched):
             )
         claim(self.output, [self.source, self.target, self.links])
         config = DataConfig(source=self.source, target=self.target, links=self.links)
-        text, left_out = open_text(config, "train"), list[int]()
+        text, left_out = open_text(config, "train"), LeftOut()
         if self.links:
             _, words = load_settings(self.run)
-            link = partial(_by_file, words)
+            link = partial(_by_file, words, left_out)
         else:
             run, _ = load_aligner(self.run)
             link = partial(_by_attention, run, self.limits, left_out)
@@ -73,15 +73,25 @@ class Shortlist(Batched):
                 self.best,
                 self.common,
             )
-        if left_out and (long := sum(left_out)):
-            say(
-                f"warning: {counted(long, 'pair')} longer than the run was trained on "
-                f"{'was' if long == 1 else 'were'} left out."
-            )
-            if long == text.pairs:
-                raise UserError("no pair is left to link; split the lines of the text.")
+        for why, pairs in (
+            ("longer than the run was trained on", left_out.long),
+            ("with an empty side or not in UTF-8", left_out.faulty),
+        ):
+            if pairs:
+                were = "was" if pairs == 1 else "were"
+                say(f"warning: {counted(pairs, 'pair')} {why} {were} left out.")
+        if left_out.long + left_out.faulty == text.pairs:
+            raise UserError("no pair is left to link; split or mend the lines.")
         count = write_shortlist(shortlist, words, self.output)
         say(f"{count:,} entries are in '{self.output}'.")
+
+
+@dataclass
+class LeftOut:
+    """How many pairs are not linked."""
+
+    long: int = 0
+    faulty: int = 0
 
 
 def _linked(
@@ -94,20 +104,22 @@ def _linked(
 
 
 def _by_attention(
-    run: Run, limits: tuple[int, int], left_out: list[int], block: Block
+    run: Run, limits: tuple[int, int], left_out: LeftOut, block: Block
 ) -> NDArray[np.int64]:
     text = clean(block, "skip")
+    left_out.faulty += len(block.source) - len(text.source)
     limit = longest(run.experiment.data, run.vocabularies.kinds)
     links = [np.zeros((0, 2), np.int64)]  # perhaps no pair is left of the block
     for part in windows(text, limits[0]):
         pairs = text.source[part], text.target[part]
         some, long = attended_links(run, *pairs, limit, limits)
         links.append(some)
-        left_out.append(long)
+        left_out.long += long
     return np.concatenate(links)
 
 
-def _by_file(words: Vocabularies, block: Block) -> NDArray[np.int64]:
+def _by_file(words: Vocabularies, left_out: LeftOut, block: Block) -> NDArray[np.int64]:
     """The links between tokens whose words a file links."""
     pairs = tokenised(words, block, "skip")
+    left_out.faulty += len(block.source) - len(pairs.source)
     return counted_links(pairs.source, pairs.target, pairs.links)

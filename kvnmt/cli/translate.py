@@ -17,11 +17,11 @@ from kvnmt.cli.answers import WINDOW, Answering, answers
 from kvnmt.cli.ensembling import Ensembling
 from kvnmt.cli.windows import awaited_lines, read_windows
 from kvnmt.console import counting, say
+from kvnmt.data.outputs import claim
 from kvnmt.data.text import read_lines
 from kvnmt.devices import own_mesh, replicate, use_cores
 from kvnmt.errors import UserError, counted, reason_of
 from kvnmt.fields import check_fields
-from kvnmt.files import claim
 from kvnmt.inference.config import check_search
 from kvnmt.inference.score import rounds_of
 from kvnmt.runs.directory import Run, load_translator, longest_input
@@ -56,7 +56,6 @@ class Translate(Answering, Ensembling):
             read = self.input, self.prefix, self.nearest, self.dictionary
             claim(self.output, [*read, self.shortlist])
             _refuse_input(self.output)
-            _refuse_packed(self.output)
         use_cores()
         run = load_translator(self.run, self.ensemble, self.joined)
         # Once, not anew in every window.
@@ -240,14 +239,6 @@ def check_alignment(options: Translate, run: Run) -> None:
         raise UserError(
             f"the system of '{options.run}' has no attention, so nothing is aligned; "
             "leave --alignment out."
-        )
-
-
-def _refuse_packed(output: Path) -> None:
-    if output.suffix == ".gz":
-        raise UserError(
-            f"'{output}' would hold plain text; give it another name, and pack it "
-            "afterwards."
         )
 
 

@@ -19,6 +19,7 @@ import tensorflow_datasets as tfds
 
 from kvnmt.data.text import Parallel
 from kvnmt.errors import UserError, first_line
+from kvnmt.files import check_path
 
 SHARD = 250_000  # pairs in a file; TFDS holds as many in memory
 
@@ -120,6 +121,7 @@ def place_of(name: str, folder: Path, languages: tuple[str, str]) -> Path:
     Raises:
         UserError: A name is not allowed, or the dataset exists.
     """
+    check_path(folder)
     _check_names(name, languages)
     prepared = folder / name / str(TextBuilder.VERSION)
     if prepared.exists():

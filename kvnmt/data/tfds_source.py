@@ -120,13 +120,15 @@ def _not_prepared(name: str, folder: Path | None) -> str:
 def _open(name: str, builder: Any, split: str) -> Any:
     try:
         return builder.as_data_source(split=split)
-    except NotImplementedError:
-        raise UserError(
-            f"{name} is prepared in '{builder.data_dir}' as "
-            f"{builder.info.file_format.value}, which has no random access; prepare it "
-            "in another folder with file_format='array_record'."
-        ) from None
-    except (ValueError, AssertionError) as error:
+    except (ValueError, AssertionError, NotImplementedError) as error:
+        kept = builder.info.file_format
+        slow = kept not in type(kept).with_random_access()
+        if slow and isinstance(error, NotImplementedError):
+            raise UserError(
+                f"{name} is prepared in '{builder.data_dir}' as {kept.value}, which "
+                "has no random access; prepare it in another folder with "
+                "file_format='array_record'."
+            ) from None
         raise UserError(
             f"{name} has no split '{split}' ({first_line(error)}); it has "
             f"{', '.join(builder.info.splits) or 'none'}."

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, get_args
 
 from kvnmt.data.links import Links
+from kvnmt.data.words import split_words
 from kvnmt.evaluation.base import (
     Column,
     LackingError,
@@ -112,8 +113,9 @@ def _aligned(
                 yield _Aligned(f"{system.name}, {how}", joined)
     for name, sentences in test.aligners.items():
         yield _Aligned(name, [sentence.possible for sentence in sentences])
-    words = zip(need(test.source, "--source"), test.reference)
-    yield _Aligned(DIAGONAL, [diagonal(*map(len, map(str.split, p))) for p in words])
+    pairs = zip(need(test.source, "--source"), test.reference)
+    sizes = ([len(split_words(line)) for line in pair] for pair in pairs)
+    yield _Aligned(DIAGONAL, [diagonal(*size) for size in sizes])
 
 
 def _row(

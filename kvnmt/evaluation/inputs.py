@@ -7,12 +7,13 @@ from functools import partial
 from pathlib import Path
 
 from kvnmt.console import counting
+from kvnmt.data.outputs import claim, in_file, write_lines
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.data.words import split_words
 from kvnmt.errors import UserError, counted
 from kvnmt.evaluation.base import System, Test
 from kvnmt.evaluation.sentence_scores import read_scores
-from kvnmt.files import check_once, claim, in_file, make_folder, write_lines
+from kvnmt.files import check_once, make_folder
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.ensemble import Joined
 from kvnmt.inference.translate import translate_lines

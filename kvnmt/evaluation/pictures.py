@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from kvnmt.console import say
+from kvnmt.data.outputs import in_file
 from kvnmt.data.words import split_words
 from kvnmt.evaluation import System, Test
 from kvnmt.evaluation.length import PICTURE, parts
 from kvnmt.evaluation.self_attention import looks_of
-from kvnmt.files import in_file
 from kvnmt.metrics.self_attention import relative_positions
 from kvnmt.pictures.charts import bleu_by_length, relative_positions_chart
 from kvnmt.pictures.drawing import missing_font

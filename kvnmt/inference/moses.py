@@ -105,7 +105,7 @@ def read_lists(path: Path, lines: int | None = None) -> Iterator[Listed]:
         raise UserError(f"'{path}' is empty; it needs n-best lists in Moses' format.")
     for place, line in enumerate(texts, 1):
         where = f"{path}, line {place}"
-        number, *fields = (field.strip() for field in line.split(BAR))
+        number, *fields = (field.strip(" ") for field in line.split(BAR))
         if not (fields and re.fullmatch("[0-9]{1,9}", number)):
             raise UserError(
                 f"{where}: an entry of an n-best list is 'number ||| translation ||| "

@@ -24,11 +24,11 @@ from pathlib import Path
 import numpy as np
 
 from kvnmt.data.lines import count_lines, read_blocks
+from kvnmt.data.outputs import write_lines
 from kvnmt.data.text import decode
 from kvnmt.data.vocabularies import Vocabularies, Vocabulary, digests
 from kvnmt.data.vocabulary import UNK
 from kvnmt.errors import UserError
-from kvnmt.files import write_lines
 from kvnmt.inference.shortlist import BEST, COMMON, NO_TOKEN, Lexicon, Shortlist
 
 NULL = "NULL"

@@ -233,8 +233,9 @@ def bleu_metric(settings: Settings) -> BLEU:
         return BLEU(
             tokenize=settings.tokenize, lowercase=settings.lowercase, force=True
         )
-    except (ImportError, OSError, RuntimeError) as error:
-        # Some tokenizers need a package, or a model that is fetched at first use.
+    except Exception as error:
+        # Some tokenizers need a package, or a model that is fetched at first use; its
+        # libraries raise what they like.
         reason = " ".join(str(error).split()).rstrip(".")
         raise UserError(
             f"the BLEU tokenizer '{settings.tokenize}' cannot be used here: {reason}."

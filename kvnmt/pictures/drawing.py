@@ -25,8 +25,8 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontEntry
 from matplotlib.text import Text
 
+from kvnmt.data.outputs import write_output
 from kvnmt.errors import UserError, reason_of
-from kvnmt.files import write_output
 
 GOLD = "#e66100"
 MOVED = "#c51b7d"

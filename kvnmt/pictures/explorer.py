@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kvnmt.files import write_output
+from kvnmt.data.outputs import write_output
 
 _SCRIPTS = (
     "dom.js",

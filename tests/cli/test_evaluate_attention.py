@@ -204,5 +204,5 @@ def test_an_alignment_asked_of_a_system_that_has_none(kvnmt, text, tmp_path_fact
     said = kvnmt("evaluate", text.good, *text.sides, *gold, "--reverse", fixed)
     check_sentence(said, "rnnencdec", "no attention")
     found = evaluated(kvnmt, text.good, fixed, *text.sides, *gold)
-    assert list(rows(found, "alignment")) == [text.good.name]
+    assert list(rows(found, "alignment")) == [text.good.name, "the diagonal"]
     assert any("rnnencdec" in note for note in found["alignment"][0]["notes"])

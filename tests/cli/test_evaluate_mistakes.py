@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from kvnmt.data import sources
+from kvnmt.data.outputs import in_file
 from kvnmt.errors import UserError
 from kvnmt.evaluation import MEASURES, Measure, base, inputs
-from kvnmt.files import in_file
 from kvnmt.inference.forced import force_lines
 from tests.cli.commands import check_sentence, filled
 from tests.cli.evaluating import LINES

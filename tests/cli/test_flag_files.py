@@ -57,6 +57,7 @@ def test_a_list_stands_once_in_files_and_once_beside_them(tmp_path, kvnmt):
     [
         ("none", None, "there is no file"),
         ("open", b"--data.source 'x", "no closing quotation"),
+        ("nul", b"--data.source a\0b", "has a NUL character"),
         ("latin", b"--data.source caf\xe9", "line 1: byte 18 .0xe9. is not UTF-8"),
     ],
 )

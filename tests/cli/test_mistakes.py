@@ -257,3 +257,21 @@ def test_mistakes_are_told_in_a_sentence(
     places = {"RUN": folder, "TEXT": texts, "NOWHERE": tmp_path / "nowhere"}
     check_sentence(kvnmt(*filled(arguments, **places)), part)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["evaluate", "LOOP", "--reference", "TEXT/test.src"],
+        ["explore", "LOOP", "--source", "TEXT/test.src"],
+        ["translate", "RUN", "--ensemble", "LOOP"],
+        ["translate", "RUN", "--input", "TEXT/test.src", "--output", "LOOP"],
+        ["translate", "RUN", "--input", "LOOP"],
+        ["score", "RUN", "--source", "LOOP", "--target", "LOOP"],
+        ["align", "RUN", "--source", "LOOP", "--target", "LOOP", "--reverse", "LOOP"],
+    ],
+)
+def test_a_link_that_leads_to_itself_is_told(kvnmt, tmp_path, folder, texts, arguments):
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    check_sentence(kvnmt(*filled(arguments, RUN=folder, TEXT=texts, LOOP=loop)), "loop")

@@ -197,6 +197,7 @@ def test_a_sentence_that_is_not_utf8_is_told(tmp_path):
         (("letters", "test"), ("no split 'test'", "it has train.")),
         (("letters", "train["), ("no split 'train['", "it has train.")),
         (("letters", "train[10:]"), ("no split 'train[10:]'",)),
+        (("letters", "all[:50%]"), ("no split 'all[:50%]'", "it has train.")),
         (("wmt17_translate/de-en",), ("not prepared in", "array_record", "prepare-tf")),
         (("letters:2.0.0",), ("letters:2.0.0 is not prepared",)),
         (("no name",), ("no name cannot be read",)),

@@ -3,6 +3,7 @@
 
 import statistics
 from contextlib import contextmanager
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -90,6 +91,9 @@ def test_alignments_of_both_directions(tmp_path_factory):
     aer = alignment_error_rate([diagonal(*size) for size in sizes], gold).aer
     assert rows["the diagonal"]["aer"] == aer
     assert [*rows][-1] == "the diagonal"
+    wide = replace(test, reference=[f"{line}\u00a0x" for line in references])
+    (report,) = reports("alignment", wide, [System("ours", list, run)])
+    assert report.rows[-1]["links"] == sum(target for _, target in sizes)
 
 
 def test_links_that_count_from_one_are_told(tmp_path_factory):

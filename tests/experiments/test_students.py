@@ -15,9 +15,9 @@ from experiments.multi30k_best import RECIPE
 from experiments.parts import distilled
 from experiments.parts.ingredients import WITHOUT
 from experiments.parts.monolingual import as_caption, similar_captions
+from kvnmt.data.outputs import write_lines
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import UserError
-from kvnmt.files import write_lines
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.translate import translate_nbest
 from kvnmt.runs.directory import load_ensemble, load_experiment, load_run

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kvnmt.data.vocabulary import Words
-from kvnmt.inference.moses import Part, entries
+from kvnmt.inference.moses import Part, entries, read_lists
 from kvnmt.inference.translate import NOTHING, Translation
 
 WORDS = Words(("a", "b", "|||"))  # ids from 2
@@ -39,3 +39,9 @@ def test_a_translation_does_not_part_the_fields():
     (entry,) = entries(RUN, [Part([0], [Translation([2, 4], -1.0, -1.0)])])
     fields = str(entry).split(" ||| ")
     assert fields[0] == "a &#124;&#124;&#124;" and len(fields) == 3
+
+
+def test_blanks_that_are_no_spaces_belong_to_a_translation(tmp_path):
+    (tmp_path / "list").write_text("0 ||| \u3000a b\u00a0 ||| logP= -1 ||| -1\n")
+    (entry,) = read_lists(tmp_path / "list")
+    assert entry.fields[0] == "\u3000a b\u00a0"
