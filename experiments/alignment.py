@@ -53,7 +53,7 @@ from experiments.parts.recipes import (
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import Idle, UserError, check_given, unknown_name
 from kvnmt.evaluation import MEASURES, System, Test
-from kvnmt.evaluation.alignment import COLUMNS, NOTE
+from kvnmt.evaluation.alignment import COLUMNS, DIAGONAL, DIAGONAL_NOTE, NOTE
 from kvnmt.evaluation.base import Column
 from kvnmt.evaluation.inputs import TestFiles, read_test
 from kvnmt.fields import at_least
@@ -150,7 +150,7 @@ def main(options: Alignment, train: Train = training.run) -> None:
         title="alignment error",
         columns=[Column("what", "system"), *COLUMNS[1:], *LAST_COLUMNS],
         rows=rows,
-        notes=[NOTE],
+        notes=[NOTE, DIAGONAL_NOTE],
         texts=[text_of(options, pair) for pair in options.pairs],
         lines=lambda results: [
             line for result in results for line in result.get("rows", [])
@@ -238,7 +238,7 @@ def measure(options: Alignment, pair: str, rows: Sequence[Row], turned: Row) -> 
     (report,) = MEASURES["alignment"](test, systems)
     found, lines = {line["system"]: line for line in report.rows}, []
     for what, line in found.items():
-        if what.endswith(LEFT_OUT):
+        if what.endswith(LEFT_OUT) or what == DIAGONAL:  # that is of no run
             continue
         line = line | {"what": what, "seed": seed, "data": f"{pair}, in parts"}
         del line["sentences"]
@@ -262,7 +262,7 @@ def aligners_row(options: Alignment, pair: str, aligners: str) -> OtherRow:
 
 
 def measure_aligners(options: Alignment, pair: str) -> Figures:
-    """Alignment error of the word aligners that are installed."""
+    """Alignment error of the word aligners that are installed, and the diagonal."""
     folder = text_folder(options, pair)
     aligners = align_with_eflomal(folder, pair) | align_with_thot(folder, pair)
     (report,) = MEASURES["alignment"](test_of(options, pair, aligners), [])

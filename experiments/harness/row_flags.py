@@ -32,17 +32,23 @@ def with_flags(rows: Sequence[AnyRow], flags: Sequence[str]) -> list[AnyRow]:
 def check_known(kind: type, words: Sequence[str]) -> None:
     """Refuses words that are neither options of the table nor of a run.
 
-    Where a table has epochs of its own, the schedule of the rate follows them, and it
-    would not follow the flag of the run.
+    Where a table has epochs of its own, those of the run are refused: the rate may
+    follow the table's, and rows that start warm may have others.
 
     Raises:
-        UserError: There is one; the option that is spelt most alike is named.
+        UserError: There is one; of a word that is no option, the option that is spelt
+            most alike is named.
     """
     names = {field.name for field in fields(kind)} - {"config"}
     for word in words:
-        name = word.partition("=")[0].replace("_", "-")
-        if name == "--training.epochs" and "epochs" in names:
-            raise UserError(f"{name} belongs to the table; use --epochs.")
+        name = word.partition("=")[0]
+        if name.replace("_", "-") == "--training.epochs" and "epochs" in names:
+            instead = [
+                flag(each) for each in ("epochs", "warm_epochs") if each in names
+            ]
+            raise UserError(
+                f"--training.epochs belongs to the table; use {' or '.join(instead)}."
+            )
         if name.startswith("--") and "." not in name:
             known = ["--import", "--program-cache", *map(flag, names)]
             raise unknown_name("option", name, known)

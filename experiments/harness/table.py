@@ -277,9 +277,8 @@ def check_rows(rows: Sequence[AnyRow]) -> None:
             first = trained.setdefault(row.experiment, row.folder.name)
             if first != row.folder.name:
                 raise UserError(
-                    f"with these flags the rows '{first}' and '{row.folder.name}' "
-                    "train the same; leave out the flag that makes them alike, or a "
-                    "row."
+                    f"the rows '{first}' and '{row.folder.name}' train the same; "
+                    "leave out one of them, or the flag that makes them alike."
                 )
     folders = [row.folder for row in rows]
     if twice := {folder.name for folder in folders if folders.count(folder) > 1}:

@@ -25,7 +25,7 @@ def names(paths: Sequence[Path]) -> list[str]:
         UserError: One is named twice, or two would name one file.
     """
     check_once(paths)
-    # It raises nothing where a link leads to itself.
+    # Unlike `Path.resolve`, this raises nothing where a link leads to itself.
     parts = [Path(os.path.realpath(path)).parts for path in paths]
     for depth in range(1, max(map(len, parts), default=0) + 1):
         told = [

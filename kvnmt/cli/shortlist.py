@@ -37,7 +37,8 @@ class Shortlist(Batched):
 
     Each target token of the text is linked to the source token that it attends to
     most, as in kvnmt align; pairs longer than the run was trained on are left out. With
-    --links, an aligner's file gives the links between words instead.
+    --links, an aligner's file gives the links between words instead. Faulty pairs are
+    left out, too.
     """
 
     run: tyro.conf.Positional[Path]  # run directory; its vocabularies are the table's
@@ -58,7 +59,7 @@ class Shortlist(Batched):
             )
         claim(self.output, [self.source, self.target, self.links])
         config = DataConfig(source=self.source, target=self.target, links=self.links)
-        text, left_out = open_text(config, "train"), LeftOut()
+        text, left_out = open_text(config, "train"), _LeftOut()
         if self.links:
             _, words = load_settings(self.run)
             link = partial(_by_file, words, left_out)
@@ -75,7 +76,7 @@ class Shortlist(Batched):
             )
         for why, pairs in (
             ("longer than the run was trained on", left_out.long),
-            ("with an empty side or not in UTF-8", left_out.faulty),
+            ("with a side that is blank or not UTF-8", left_out.faulty),
         ):
             if pairs:
                 were = "was" if pairs == 1 else "were"
@@ -87,7 +88,7 @@ class Shortlist(Batched):
 
 
 @dataclass
-class LeftOut:
+class _LeftOut:
     """How many pairs are not linked."""
 
     long: int = 0
@@ -104,7 +105,7 @@ def _linked(
 
 
 def _by_attention(
-    run: Run, limits: tuple[int, int], left_out: LeftOut, block: Block
+    run: Run, limits: tuple[int, int], left_out: _LeftOut, block: Block
 ) -> NDArray[np.int64]:
     text = clean(block, "skip")
     left_out.faulty += len(block.source) - len(text.source)
@@ -118,7 +119,9 @@ def _by_attention(
     return np.concatenate(links)
 
 
-def _by_file(words: Vocabularies, left_out: LeftOut, block: Block) -> NDArray[np.int64]:
+def _by_file(
+    words: Vocabularies, left_out: _LeftOut, block: Block
+) -> NDArray[np.int64]:
     """The links between tokens whose words a file links."""
     pairs = tokenised(words, block, "skip")
     left_out.faulty += len(block.source) - len(pairs.source)

@@ -120,8 +120,7 @@ class Program(NamedTuple):
             roots = [part for part in self[inner] if part.root]
             return self.written(roots[0], inner) if roots else operation.bytes
         if operation.code.endswith("-start"):
-            ends = [end for end in self[name] if operation.name in end.operands[:1]]
-            return ends[0].bytes if ends else operation.bytes
+            return self._end(operation, name).bytes
         if operation.code not in PASSED_ON:
             return operation.bytes
         near = {other.name: other for other in self[name]}
@@ -134,6 +133,14 @@ class Program(NamedTuple):
         if operation.code == "tuple":
             return sum(self.written(part, name) for part in parts)
         return operation.bytes
+
+    def _end(self, start: Operation, name: str | None) -> Operation:
+        """The end of a start, in this computation or in one that this one opens."""
+        for operations in (self[name], *self.computations.values()):
+            for end in operations:
+                if end.code.endswith("-done") and start.name in end.operands[:1]:
+                    return end
+        return start
 
     def turns(self, loop: Operation) -> int | None:
         """How often a loop goes round, or at most; None: nobody knows before."""

@@ -43,7 +43,9 @@ NOTE = (
     "or from EOS; words are linked if pieces are; counts are summed over the corpus"
 )
 DIAGONAL = "the diagonal"
-YARDSTICK = f"{DIAGONAL}: each target word to the source word at the same share of it"
+DIAGONAL_NOTE = (
+    f"{DIAGONAL}: each target word to the source word at the same share of its sentence"
+)
 SPREAD = "±: half of what AER spans in 95 of 100 resamples of the sentences"
 AGAINST = "p: paired bootstrap over the sentences against {}, two-sided"
 
@@ -68,7 +70,7 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     name = next((s.name for s in systems if s.rounds), next(iter(test.aligners), ""))
     first = next(one for one in aligned if one.name == name)
     rows = [_row(one, gold, None if one is first else first) for one in aligned]
-    notes = [NOTE, YARDSTICK, *([SPREAD] if len(gold) > 1 else [])]
+    notes = [NOTE, DIAGONAL_NOTE, *([SPREAD] if len(gold) > 1 else [])]
     notes.append(AGAINST.format(f"'{name}'"))
     others = [
         f"'{system.name}' does not align" for system in systems if not system.rounds

@@ -234,9 +234,9 @@ def bleu_metric(settings: Settings) -> BLEU:
             tokenize=settings.tokenize, lowercase=settings.lowercase, force=True
         )
     except Exception as error:
-        # Some tokenizers need a package, or a model that is fetched at first use; its
-        # libraries raise what they like.
-        reason = " ".join(str(error).split()).rstrip(".")
+        # Some tokenizers need a package, or a model that is fetched at first use; the
+        # libraries behind them raise what they like.
+        reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         raise UserError(
             f"the BLEU tokenizer '{settings.tokenize}' cannot be used here: {reason}."
         ) from error

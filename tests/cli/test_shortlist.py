@@ -61,12 +61,14 @@ def test_pairs_that_are_too_long_are_told(kvnmt, folder, tmp_path):
     assert said.status == 2 and "no pair is left to link" in said.err
     (tmp_path / "long").write_bytes(b"a " * 120 + b"\n\n\xff\n")
     said = kvnmt("shortlist", folder, *text, *output)
-    assert "warning: 2 pairs with an empty side or not in UTF-8 were left" in said.err
+    assert (
+        "warning: 2 pairs with a side that is blank or not UTF-8 were left" in said.err
+    )
     assert said.status == 2 and "no pair is left to link" in said.err
     (tmp_path / "links").write_text("0-0\n" * 3)
     (tmp_path / "long").write_bytes(b"\n\n\xff\n")
     said = kvnmt("shortlist", folder, *text, *output, "--links", tmp_path / "links")
-    assert said.status == 2 and "warning: 3 pairs with an empty side" in said.err
+    assert said.status == 2 and "warning: 3 pairs with a side" in said.err
 
 
 @pytest.mark.parametrize("linked", [False, True])

@@ -70,7 +70,9 @@ rematted_computation/while"}
 
 %loud (r: f32[4,8]) -> f32[4,8] {
   %r = f32[4,8]{1,0} parameter(0)
-  ROOT %swapped = f32[4,8]{1,0} collective-permute(%r), source_target_pairs={{0,1}}
+  %sent = (f32[4,8]{1,0}, f32[4,8]{1,0}) collective-permute-start(%r), \
+source_target_pairs={{0,1}}
+  ROOT %swapped = f32[4,8]{1,0} collective-permute-done(%sent)
 }
 
 ENTRY %main (a: f32[4,8]) -> f32[4,8] {
@@ -139,6 +141,8 @@ def test_a_start_writes_what_its_end_gives(program):
     start = operation(program, "start")
     assert start.bytes == SIZE + 4 * SIZE  # what is gathered, too
     assert program.written(start, "main") == 4 * SIZE
+    (outside, *_) = sections(program)  # with both branches, of which one exchanges
+    assert outside.written_bytes == (4 + 1 + 1 + 1) * SIZE
 
 
 def test_loops_are_found_with_what_a_turn_does(program):

@@ -82,9 +82,9 @@ def test_word_aligners_are_measured_without_any_training(
     monkeypatch.setattr(alignment, "align_with_thot", lambda *_: {"Thot, HMM": links})
     options = Alignment(data=data, workdir=tmp_path, pairs=("fr-en",), aligners=True)
     alignment.main(options, never)
-    (line,) = json.loads((tmp_path / "fr-en-aligners" / "result.json").read_text())[
-        "rows"
-    ]
+    result = json.loads((tmp_path / "fr-en-aligners" / "result.json").read_text())
+    line, diagonal = result["rows"]
+    assert (diagonal["what"], diagonal["data"]) == ("the diagonal", "fr-en")
     assert (line["system"], line["data"], line["links"]) == ("Thot, HMM", "fr-en", 3)
     # Two of the three are sure, all are possible, and one sure link is missing.
     assert line["aer"] == pytest.approx(1 - (2 + 3) / (3 + 3))

@@ -220,7 +220,6 @@ def test_a_flag_of_the_configuration_changes_every_row(tmp_path):
         (["--training.warm-start", "x"], "leave it out"),
         (["--training.batch-size", "0"], "must be at least 1"),
         (["--training.epochs", "3"], "use --epochs"),
-        (["--training_epochs=3"], "no option '--training-epochs'"),
         (["--training.epochs=3"], "use --epochs"),
         (["--epochs", "0", "--list"], "must be at least 1"),
         (["--seeds"], "--seeds names nothing"),

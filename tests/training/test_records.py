@@ -94,7 +94,7 @@ def test_a_line_that_is_no_record_is_told_and_nothing_is_written_anew(
 
 def test_a_run_without_a_record_has_no_picture(tmp_path):
     metrics.Log(tmp_path, 0, 0).close()
-    assert metrics.read(tmp_path) == []
+    assert metrics.read(str(tmp_path)) == []
     assert not (tmp_path / metrics.CURVE).exists()
 
 
