@@ -128,7 +128,7 @@ def test_every_run_and_the_other_direction_are_in_the_table(
         "rnnsearch-star, warm, grow-diag-final-and",
     ):
         assert any(line.strip().startswith(f"{name}  ") for line in table.splitlines())
-    assert ", union" not in table
+    assert ", union" not in table and "the diagonal  " not in table
     alignment.main(options, never)
     assert capsys.readouterr().out == table[table.index("alignment error") :]
 
