@@ -147,6 +147,29 @@ def test_controls_have_names_and_visible_focus(page, written):
     assert page.locator("#where").inner_text().startswith("word 1 of")
 
 
+def test_keys_without_a_modifier_can_be_turned_off(page, written):
+    """Who dictates types letters that nobody pressed; other keys and Help stay."""
+    show(page, written, "sentence=1&view=matrix")
+    page.keyboard.press("?")
+    page.get_by_label("single-key shortcuts").uncheck()
+    page.keyboard.press("Escape")
+    page.wait_for_url(lambda url: url.endswith("&keys=off"))
+    page.reload()
+    before = page.locator("main").inner_text()
+    for key in "kjmlrt/?":
+        page.keyboard.press(key)
+    assert page.locator("main").inner_text() == before
+    assert page.locator("dialog").is_hidden()
+    assert page.evaluate("document.activeElement.id") != "filter"
+    page.keyboard.press("ArrowRight")
+    assert page.locator("#where").inner_text() == "word 2 of 8"
+    page.click("#help")
+    page.get_by_label("single-key shortcuts").check()
+    page.click("#close")
+    page.keyboard.press("j")
+    assert page.locator("#where").inner_text() == "word 3 of 8"
+
+
 def test_a_small_window_keeps_its_list_and_what_is_read(page, written):
     """As a phone has it, and a page that is read at 400%."""
     page.set_viewport_size({"width": 320, "height": 256})

@@ -43,6 +43,9 @@ def test_dots_where_the_strongest_word_moved(page, written):
     for t in (moved[0], np.flatnonzero(first == second)[0]):
         page.locator(".chip").nth(t).click()
         assert page.locator(".moved").count() == (t in moved)
+    page.locator(".chip").nth(moved[0]).click()
+    word = DATA["sentences"][0]["outputs"][0]["source"][first[moved[0]]]
+    assert page.locator(".moved").inner_text() == f"moved from {_isolated(word)}"
 
 
 def _isolated(word: str) -> str:
@@ -66,6 +69,27 @@ def test_hover_tells_the_value(page, written):
     assert page.locator("#where").inner_text() == "word 4 of 8"
     page.mouse.move(700, 5)
     assert page.locator("#tip").is_hidden()
+
+
+def test_escape_hides_the_tooltip_and_nothing_else(page, written):
+    """The pointer stays where it is; the next one does what it does otherwise."""
+    show(page, written, "sentence=1")
+    tip, focused = page.locator("#tip"), "document.activeElement.id"
+    page.keyboard.press("/")
+    page.locator(".chip").first.hover()
+    assert tip.is_visible()
+    page.keyboard.press("Escape")
+    assert tip.is_hidden() and page.evaluate(focused) == "filter"
+    page.keyboard.press("Escape")
+    assert page.evaluate(focused) != "filter"
+    page.mouse.move(700, 5)
+    # As of a browser that tells of no leaving when a dialog opens.
+    page.locator(".chip").first.dispatch_event("pointermove")
+    assert tip.is_visible()
+    page.keyboard.press("?")
+    assert tip.is_hidden()
+    page.keyboard.press("Escape")
+    assert page.locator("dialog").is_hidden()
 
 
 def test_self_attention_is_of_earlier_words(page, written):
@@ -149,3 +173,33 @@ def test_links_of_a_round(page, written):
     page.keyboard.press("m")
     assert page.locator(".curves").count() == 0
     assert page.locator("figure:not(.memory)").count() == 2
+
+
+# Pieces of a script from right to left; the mark begins a word, so it stands right.
+PIECES = ("▁مرحبا", "▁يا", "▁صديقي")
+MARK_FROM_RIGHT = """(() => {
+  const range = document.createRange();
+  const place = node.textContent.indexOf('▁');
+  range.setStart(node.firstChild, place);
+  range.setEnd(node.firstChild, place + 1);
+  const [mark, word] = [range, node].map((one) => one.getBoundingClientRect());
+  return (word.right - mark.right) / word.width;
+})()"""
+
+
+def test_links_of_words_from_right_to_left(page, tmp_path):
+    text = " ".join(PIECES)
+    data = sample(texts=[(text, text, text, text)])
+    show_other(page, tmp_path / "arabic.html", data)
+    page.select_option("#other", "")
+    page.keyboard.press("l")
+    words = ":is(.source-word, .target-word):not(:last-child)"
+    places = values_of(page, words, MARK_FROM_RIGHT)
+    assert len(places) == 2 * len(PIECES) and max(places) < 0.1
+    shown = [_isolated(word) for word in (*PIECES, "</s>")]
+    for kind in ("source", "target"):
+        page.locator(f".{kind}-word").nth(1).hover()
+        heading = page.locator("#tip strong").inner_text()
+        assert heading == (shown[1] if kind == "source" else f"2 {shown[1]}")
+        names = page.locator("#tip p span").all_inner_texts()
+        assert names and {name.split()[-1] for name in names} <= {*shown}

@@ -81,6 +81,21 @@ await type('c d', true);
 await type('c d', true);
 console.log(asked.length, DATA.sentences.map((shown) => shown.source).join());
 """
+COMPOSED = """
+const calls = [];
+const node = (name) => ({ dataset: {}, replaceWith: () => calls.push(name) });
+let attributes;
+globalThis.element = (_, given) => {
+  attributes = given;
+  return { ...node('left'), isConnected: true, select() {} };
+};
+editWord(node('began'), {}, 0, '', 'に');
+attributes.onkeydown({ key: 'Escape', isComposing: true });
+attributes.onkeydown({ key: 'Escape', keyCode: 229 });
+calls.push('composed');
+attributes.onkeydown({ key: 'Escape' });
+console.log(calls.join());
+"""
 
 
 def says(script: str) -> str:
@@ -115,3 +130,8 @@ def test_an_answer_takes_no_box_from_who_types_in_it():
 def test_a_line_that_was_refused_can_be_asked_again():
     """Once; a line that was answered is not asked twice."""
     assert says(AGAIN) == "2 c d"
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no Node here")
+def test_escape_in_the_list_of_an_input_method_leaves_what_was_typed():
+    assert says(COMPOSED) == "began,composed,left"

@@ -117,3 +117,13 @@ function showTip(event, heading, lines) {
 }
 
 const hideTip = () => (byId('tip').hidden = true);
+
+// Before all else that Escape does: the next one leaves a box, or a word typed into it.
+function escapeTip(event) {
+  if (event.key !== 'Escape' || event.isComposing || byId('tip').hidden) return;
+  event.preventDefault();
+  event.stopPropagation();
+  hideTip();
+}
+
+document.addEventListener('keydown', escapeTip, true);

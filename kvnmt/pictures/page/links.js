@@ -40,13 +40,14 @@ function linksFigure({ caption, source, target, values, tell }) {
   tops.forEach((node, s) =>
     hoverWord(node, rest, (event) => {
       spotlight((_, other) => other === s);
-      showTip(event, source[s], readers(values, s, target));
+      showTip(event, isolated(source[s]), readers(values, s, target));
     }),
   );
   bottoms.forEach((node, t) =>
     hoverWord(node, rest, (event) => {
       spotlight((other) => other === t);
-      showTip(event, `${t + 1} ${target[t]}`, topWords(values[t], source));
+      const heading = `${t + 1} ${isolated(target[t])}`;
+      showTip(event, heading, topWords(values[t], source.map(isolated)));
     }),
   );
 
@@ -97,7 +98,7 @@ function linkWord(word, x, y, kind, onclick = null) {
   const text = svg(
     'text',
     { class: kind, x: x + LINKS.margin, y, 'text-anchor': 'middle' },
-    word,
+    isolated(word),
   );
   if (onclick) text.addEventListener('click', onclick);
   return text;
@@ -137,7 +138,7 @@ function hoverWord(node, rest, show) {
 // Target words that look at source word s, those that look most first.
 function readers(values, s, target) {
   const found = target
-    .map((word, t) => [`${t + 1} ${word}`, values[t][s]])
+    .map((word, t) => [`${t + 1} ${isolated(word)}`, values[t][s]])
     .filter(([, weight]) => weight >= LINKS.least);
   if (!found.length) return ['read by no word with 0.050 or more'];
   return found

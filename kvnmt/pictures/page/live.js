@@ -44,7 +44,7 @@ function startLive() {
   });
 }
 
-// Enter may only confirm what an input method offers; Safari then ends composing first.
+// Enter and Escape may be for an input method; Safari ends composing before them.
 const composes = (event) => event.isComposing || event.keyCode === 229;
 
 // Only a line feed ends a line, and a pasted text may hold some.
@@ -263,12 +263,13 @@ function editWord(button, shown, system, before, word) {
     dir: 'auto',
     'aria-label': 'Word to put here',
     onkeydown: (event) => {
+      if (composes(event)) return;
       if (event.key === 'Escape') {
         restore();
         focusEdited();
         showLater();
       }
-      if (event.key !== 'Enter' || composes(event)) return;
+      if (event.key !== 'Enter') return;
       event.preventDefault();
       box.readOnly = true; // an answer may take its place
       force(shown, system, (before + box.value).trimEnd());

@@ -24,6 +24,7 @@ function showAll() {
   const isEmpty = !DATA.sentences.length;
   byId('nothing').hidden = !isEmpty;
   byId('main').hidden = isEmpty;
+  byId('single-keys').checked = state.hasSingleKeys;
   if (isEmpty) showTheme();
   else show();
 }
@@ -152,6 +153,13 @@ function rearrange(part) {
   keepAddress();
 }
 
+// A tip would stay beneath, and the first Escape would be its.
+const openManual = () => {
+  hideTip();
+  byId('manual').showModal();
+  byId('close').focus();
+};
+
 const toggleTheme = () => {
   state.theme = isDark() ? 'light' : 'dark';
   showAll();
@@ -174,7 +182,11 @@ function buildControls() {
   on('matrix', 'click', () => change({ view: 'matrix' }));
   on('links', 'click', () => change({ view: 'links' }));
   on('theme', 'click', toggleTheme);
-  on('help', 'click', () => byId('manual').showModal());
+  on('help', 'click', openManual);
+  on('single-keys', 'change', (event) => {
+    state.hasSingleKeys = event.target.checked;
+    keepAddress();
+  });
   on('close', 'click', () => byId('manual').close());
   byId('sharing').hidden = !hasAddress;
   on('back', 'click', () => moveStep(-1));
@@ -216,7 +228,7 @@ const KEYS = {
   r: nextRound,
   t: toggleTheme,
   '/': () => byId('filter').focus(),
-  '?': () => byId('manual').showModal(),
+  '?': openManual,
 };
 const KEYS_WITHOUT_SENTENCES = ['t', '/', '?'];
 const KEYS_IN_FILTER = ['ArrowUp', 'ArrowDown'];
@@ -227,6 +239,7 @@ function pressed(event) {
   if (byId('manual').open) return;
   if (event.target === byId('filter') && event.key === 'Escape')
     return leaveFilter(event);
+  if (event.key.length === 1 && !state.hasSingleKeys) return;
   const act = KEYS[event.key];
   if (!act || isNative(event)) return;
   if (!DATA.sentences.length && !KEYS_WITHOUT_SENTENCES.includes(event.key)) return;

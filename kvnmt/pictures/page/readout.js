@@ -29,7 +29,7 @@ function sayRound(rounds, round, t, source) {
   return sayLine(
     `round ${round + 1}`,
     words,
-    moved ? `moved from ${source[strongest(before)]}` : null,
+    moved ? `moved from ${isolated(source[strongest(before)])}` : null,
   );
 }
 

@@ -16,6 +16,7 @@ function readState() {
   state.theme = ['light', 'dark'].includes(given.get('theme'))
     ? given.get('theme')
     : null;
+  state.hasSingleKeys = given.get('keys') !== 'off';
   state.sentence = DATA.sentences.findIndex((sentence) => sentence.number === number);
   if (state.sentence < 0) state.sentence = arranged()[0] ?? 0;
 }
@@ -56,6 +57,7 @@ function address() {
   if (state.reversed) parts.reversed = 1;
   if (state.filter) parts.filter = state.filter;
   if (state.theme) parts.theme = state.theme;
+  if (!state.hasSingleKeys) parts.keys = 'off';
   return `#${new URLSearchParams(parts).toString().replaceAll('%2C', ',')}`;
 }
 
