@@ -86,7 +86,10 @@ class Prepare(Protocol):  # noqa: D101
         annotations: Float[Array, "B S C"],
         mask: Bool[Array, "B S"],
     ) -> PyTree:
-        """Computes all that depends on the sentence only: the Source."""
+        """Computes all that depends on the sentence only: the Source.
+
+        Annotations are 0 at padding: where their lengths divide, gradients are NaN.
+        """
         ...
 
 

@@ -16,7 +16,8 @@ parameters     W_q: D N d_k. A writer of width I: I N (d_k + d_v), and
                The source's has I = C, the decoder's I = D
 source         memory [N, d_k, d_v], weights [N, d_k, S]
 state, carried with ``write = decoder``: the decoder's own memory [N, d_k, d_v] and,
-               but for a sum, how it changes the source's [N, d_k, d_k]
+               how it changes the source's: nothing for a sum, [N, 1] or [N, d_k] where
+               it only decays, [N, d_k, d_k] where something is erased
 result         what N heads read, N d_v = C numbers for each direction; alignment
 =============  ==============================================================
 
@@ -39,8 +40,8 @@ alignment sums the absolute weights of all heads. Signed weights are kept for ea
 the heads that begin at the end come last. With several rounds each fills its own memory
 of the source; what the decoder writes and erases is common to all rounds.
 
-With ``write = decoder`` training keeps the State of every step, N d_k (d_v + d_k)
-numbers for each word: with N heads of the same total widths an N-th.
+With ``write = decoder`` training keeps the State of every step, for each word up to
+N d_k (d_v + d_k) numbers: with N heads of the same total widths an N-th.
 
 What lies at padding writes nothing. No softmax is involved: a weight may be negative.
 """
@@ -58,6 +59,7 @@ from kvnmt.fields import EXTENDS, WIDEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import shares
 from kvnmt.layers.linear_memory import (
+    GATES,
     Shape,
     Update,
     Writer,
@@ -121,7 +123,8 @@ class State:
     """What the decoder has written, and what it has done to what was there."""
 
     own: Float[Array, "B N K V"]
-    change: Float[Array, "B N K K"] | None  # A; None: a sum leaves all as it is
+    # A; where nothing is erased, the logarithm of its diagonal. None: of a sum
+    change: Float[Array, "B N K K"] | Float[Array, "B N _"] | None
 
 
 def init(
@@ -171,6 +174,10 @@ def initial_state(
     if options.update == "sum":
         return State(own, change=None)
     *heads, K, _ = own.shape
+    gates = GATES[options.update]
+    if gates.erase == "none":
+        width = 1 if gates.decay == "scalar" else K
+        return State(own, jnp.zeros((*heads, width), own.dtype))
     return State(own, jnp.broadcast_to(jnp.eye(K, dtype=own.dtype), (*heads, K, K)))
 
 
@@ -202,7 +209,10 @@ def write(
     assert params.decoder is not None
     heads = options.ends * options.heads
     made = writes(params.decoder, moment.decoder_state, heads)
-    change = None if state.change is None else transit(state.change, made)
+    change = state.change
+    if change is not None:
+        decays = made.erase is None
+        change = change + made.log_decay if decays else transit(change, made)
     return State(rewrite(state.own, made), change)
 
 
@@ -237,14 +247,24 @@ def _look(
     moment: base.Moment,
 ) -> _Look:
     heads = options.ends * options.heads
-    query = back = queries(options.update, params.W_query, moment.query, heads)
-    if not isinstance(state, tuple) and state.change is not None:
-        back = read_memory(state.change, query)  # A^T q
+    query = queries(options.update, params.W_query, moment.query, heads)
+    back = query if isinstance(state, tuple) else _unchanged(options, state, query)
     theirs = read_memory(source.memory, back)
     own = jnp.zeros_like(theirs)
     if not isinstance(state, tuple):
         own = read_memory(state.own, query)
     return _Look(theirs, own, read_memory(source.weights, back))
+
+
+def _unchanged(
+    options: Options, state: State, query: Float[Array, "B N K"]
+) -> Float[Array, "B N K"]:
+    """``A^T q``: what asks of the source's memory as it was what q asks of A M."""
+    if state.change is None:
+        return query
+    if GATES[options.update].erase == "none":
+        return jnp.exp(state.change) * query
+    return read_memory(state.change, query)
 
 
 def _from_both_ends(options: Options, made: Writes) -> Writes:

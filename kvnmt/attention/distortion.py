@@ -38,20 +38,22 @@ from flax import struct
 
 from kvnmt.attention import address, base
 from kvnmt.attention.address import Source, init_address, prepare, read_values
-from kvnmt.fields import DEEPEST, EXTENDS, between
+from kvnmt.fields import DEEPEST, EXTENDS, between, idle_while
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, init_linear, linear, precise, shares
 from kvnmt.typing import Array, Bool, Float, Key, Sizes, typed
+
+_MOVES = idle_while(weight=0)
 
 
 @dataclass(frozen=True)
 class Options(base.Options):
     """Static choices; the defaults are H-Distortion."""
 
-    context: Literal["source", "target", "hidden"] = "hidden"
-    window: Annotated[int, between(0, DEEPEST), EXTENDS] = 3  # L
+    context: Annotated[Literal["source", "target", "hidden"], _MOVES] = "hidden"
+    window: Annotated[int, between(0, DEEPEST), EXTENDS, _MOVES] = 3  # L
     weight: Annotated[float, between(0, 1)] = 0.5  # lambda
-    renormalise: Literal["none", "distortion", "final"] = "none"
+    renormalise: Annotated[Literal["none", "distortion", "final"], _MOVES] = "none"
 
 
 @struct.dataclass

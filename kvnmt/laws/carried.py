@@ -161,6 +161,35 @@ def reach(trial: Trial) -> Iterator[str]:
         others = trial.annotations, MASK, trial.moments
         by_params, *_ = trial.gradient(params, *others)
         yield from faults_of_gradient(leaves(by_params))
+    if trial.attention.write is not None:
+        for fault in faults_of_gradient(leaves(_by_second_round(trial))):
+            yield f"of two rounds with one State, in the second {fault}"
+
+
+def _by_second_round(trial: Trial) -> PyTree:
+    """The gradient by the parameters of a second round for each word.
+
+    Its State begins as the first round's, which must not keep what only those
+    parameters make.
+    """
+    attention, first = trial.attention, trial.params
+
+    @jax.jit
+    @jax.grad
+    def gradient(second: PyTree) -> Array:
+        mask = jnp.asarray(MASK)
+        rounds = [
+            (params, attention.prepare(params, trial.annotations, mask))
+            for params in (first, second)
+        ]
+        state, total = attention.initial_state(*rounds[0]), jnp.zeros(())
+        for moment in trial.moments[:2]:
+            for params, source in rounds:
+                state, look = step(attention, params, source, state, moment)
+                total += jnp.sum(jnp.sin(look.context))
+        return total
+
+    return gradient(first)
 
 
 def _heeded(trial: Trial) -> bool:

@@ -73,14 +73,44 @@ def widths(trial: Trial) -> Iterator[str]:
     yield from not_finite(found)
 
 
+def handed_on(trial: Trial) -> Iterator[str]:
+    """Another source, though all begins alike, gives another state.
+
+    A readout without layers hands on the state alone.
+    """
+    decoder, params = trial.decoder, trial.params
+    if not decoder.state_reads:
+        return
+
+    @jax.jit
+    def second_state(source: PyTree, state: PyTree) -> Array:
+        for t in (0, 1):
+            inputs = decoder.inputs(params, trial.embedded[:, t])
+            state, features = whole_step(decoder, params, source, state, inputs)
+        return features.state
+
+    other = replace(trial.encoded, annotations=-trial.encoded.annotations)
+    sources = [decoder.prepare(params, encoded) for encoded in (trial.encoded, other)]
+    begun = decoder.initial_state(params, sources[0], T)
+    first, second = (second_state(source, begun) for source in sources)
+    if np.array_equal(first, second):
+        yield "no state has read the source: say `state_reads=False`"
+
+
 def keys(trial: Trial) -> Iterator[str]:
-    """With the keys of training, one per row, features keep their shapes."""
+    """With the keys of training features keep their shapes, and each row its draw."""
     drawn = jax.random.split(jax.random.key(5), B)
     found = trial.at_once(*_arrays(trial), drawn)
     form, want = (jax.tree.map(jnp.shape, _shown(x)) for x in (found, trial.course()))
     if form != want:
         yield "with keys it gives features of another form"
     yield from not_finite(found)
+    order = np.array(COMPANIES[0])
+    arrays = jax.tree.map(lambda x: x[order], (trial.encoded, trial.embedded, drawn))
+    got = trial.at_once(trial.params, *arrays)
+    want = jax.tree.map(lambda x: x[order], found)
+    for difference in differences(want, got, tolerance=1e-5):
+        yield f"with keys, in rows {COMPANIES[0]}, {difference}"
 
 
 def padding(trial: Trial) -> Iterator[str]:
@@ -231,7 +261,8 @@ LAWS: tuple[Law[Trial], ...] = (
     Law("init", "parameters begin with finite numbers, drawn from the key", init),
     Law("source", "every array of the Source begins with the rows", source),
     Law("widths", "features have the promised shapes and are finite", widths),
-    Law("keys", "with the keys of training it gives features of that form", keys),
+    Law("handed-on", "states have read the source if `state_reads` says so", handed_on),
+    Law("keys", "with the keys of training rows keep their form and draws", keys),
     Law("padding", "alignments are of the words that are there", padding),
     Law("steps", "step after step it computes what it computes at once", steps),
     Law("earlier", "no step sees a later word", earlier),

@@ -94,6 +94,8 @@ def weighed(trial: Trial) -> Iterator[str]:
             yield f"at word {word} padding has weights"
         if not ((own >= 0) & (own <= 1)).all():
             yield f"at word {word} shares of own writes lie outside of 0 to 1"
+        elif own.any() and (word == 1 or trial.attention.write is None):
+            yield f"at word {word} it tells of own writes, and nothing is written yet"
         sizes = np.abs(signed).sum(axis=1)
         shares = sizes / np.maximum(sizes.sum(axis=1, keepdims=True), TINY)
         shown = course.looks[word - 1].alignment

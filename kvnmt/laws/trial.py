@@ -50,7 +50,10 @@ class Trial(NamedTuple):
 
 
 def make_trial(attention: Attention, sizes: Sizes = SIZES) -> Trial:
-    """Draws parameters, annotations and queries, none of them tiny."""
+    """Draws parameters, annotations and queries, none of them tiny.
+
+    As in a model, annotations are 0 at padding, and no word precedes the first.
+    """
     draw = normal_numbers(3)
     moments = [
         Moment(
@@ -61,11 +64,12 @@ def make_trial(attention: Attention, sizes: Sizes = SIZES) -> Trial:
         )
         for _ in range(WORDS)
     ]
+    moments[0] = replace(moments[0], embedded=jnp.zeros((B, sizes.embedding)))
     return Trial(
         attention=attention,
         sizes=sizes,
         params=drawn(attention.init, sizes),
-        annotations=draw((B, S, sizes.annotation)),
+        annotations=draw((B, S, sizes.annotation)) * MASK[..., None],
         moments=moments,
         run=jax.jit(partial(unroll, attention)),
         gradient=jax.jit(gradient_of(attention)),

@@ -76,7 +76,9 @@ def test_weights_tell_what_was_read(update, options, x64):
     """The source's values with the signed weights, and what the decoder wrote."""
     made = Course(update=update, write="decoder", **options)
     made.write_all()
-    N = made.attention.weighed_heads
+    N, K = made.source.weights.shape[1:3]
+    small = {"sum": (), "decay": (B, N, 1), "gated": (B, N, K)}
+    assert np.shape(made.states[0].change) == small.get(update, (B, N, K, K))
     written = jax.jit(writes, static_argnums=2)
     ask = jax.jit(queries, static_argnums=(0, 3))
     words = written(made.params.source, made.annotations, N)

@@ -58,6 +58,12 @@ IDLE = [
     ("train", "NEW --search.top-k 3", f"--search.top-k {DRAWING}"),
     (
         "train",
+        "NEW --attention distortion --model.attention.weight 0 "
+        "--model.attention.window 5",
+        "--model.attention.window does nothing while --model.attention.weight is 0",
+    ),
+    (
+        "train",
         "NEW --objective.atteos-rounds mean",
         "--objective.atteos-rounds does nothing while --objective.atteos is 0",
     ),

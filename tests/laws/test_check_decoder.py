@@ -10,7 +10,7 @@ import pytest
 
 import kvnmt
 from kvnmt.attention import additive
-from kvnmt.decoder import conditional, scanned, single
+from kvnmt.decoder import conditional, scanned, single, stacked_lstm
 from kvnmt.laws.decoder import LAWS
 from tests.laws import cases
 
@@ -170,7 +170,20 @@ def from_one_key(key, sizes, weights):
     return SOUND.init(jax.random.key(0), sizes, weights)
 
 
+def draws_by_the_batch():
+    """The decoder, whose start is drawn with the key of the first row for all."""
+
+    def initial_state(params, source, length, key=None):
+        start = SOUND.initial_state(params, source, length)
+        if key is None:
+            return start
+        return jax.tree.map(lambda x: jax.random.normal(key[0], x.shape), start)
+
+    return SOUND._replace(initial_state=initial_state)
+
+
 PAIR = conditional.build(conditional.Options(), additive.build(additive.Options()))
+LATE = stacked_lstm.build(stacked_lstm.Options(), additive.build(additive.Options()))
 
 
 def multiplies_by_itself(params, embedded):
@@ -203,6 +216,8 @@ WRONG = {
     ),
     "callback": (giving(calls_back), {"hypotheses"}),
     "no-key": (takes_no_key(), {"keys"}),
+    "one-draw": (draws_by_the_batch(), {"keys"}),
+    "not-handed-on": (LATE._replace(state_reads=True), {"handed-on"}),
     "overflow": (giving(overflows), {"large"}),
     "looks": (giving(looks_at_nothing), {"attended"}),
     "coarse": (giving(is_coarse), {"precision"}),

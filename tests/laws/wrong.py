@@ -11,6 +11,7 @@ from kvnmt.attention.address import energies, read_values
 from kvnmt.laws.attention import LAWS
 from kvnmt.layers import masked_softmax
 from kvnmt.typing import Array
+from tests.laws.wrong_told import WRONG_TOLD
 
 SOUND = additive.build(additive.Options())
 MEMORY = kv_memory.build(kv_memory.Options())
@@ -127,6 +128,19 @@ def forgets(params, source, state, moment):
     return MEMORY.read(params, source, begun, moment)
 
 
+def keeps_projected_keys(params, source):
+    return Received(source.projected_keys)
+
+
+def reads_kept_keys(params, source, state, moment):
+    return SOUND.read(params, source.replace(projected_keys=state.weights), (), moment)
+
+
+def rewrites_kept_keys(params, source, state, moment):
+    received = source.mask * moment.attended.alignment
+    return Received(state.weights * (1 + received[..., None]))
+
+
 def counts_steps(params, source, state, moment):
     return state + 1
 
@@ -134,6 +148,14 @@ def counts_steps(params, source, state, moment):
 def reads_too_wide(params, source, state, moment):
     look = SOUND.read(params, source, state, moment)
     return look.replace(context=jnp.pad(look.context, ((0, 0), (0, 1))))
+
+
+def measures_angles(params, annotations, mask):
+    """Keys of length 1, though a word that is not there has none."""
+    source = SOUND.prepare(params, annotations, mask)
+    keys = annotations @ params.address.U_key
+    lengths = jnp.linalg.norm(keys, axis=-1, keepdims=True)
+    return source.replace(projected_keys=keys / lengths)
 
 
 def differs_when_compiled(scores, source):
@@ -162,6 +184,10 @@ def tells_of_padding(alignment, source):
 
 def tells_too_large_a_share(alignment, source):
     return base.Weighed(alignment[:, None], own=0 * alignment[:, 0] + 2)
+
+
+def tells_of_writes_that_never_were(alignment, source):
+    return base.Weighed(alignment[:, None], own=0 * alignment[:, 0] + 0.5)
 
 
 def tells_of_columns(alignment, source):
@@ -298,39 +324,6 @@ def from_infinity(init, key, sizes, weights):
     return jax.tree.map(lambda leaf: leaf / 0, init(key, sizes, weights))
 
 
-def explaining(change) -> Attention:
-    """KVMemAtt that tells something else of its writes."""
-
-    def explain(params, source, state, moment):
-        return change(MEMORY.explain(params, source, state, moment), source)
-
-    return MEMORY._replace(explain=explain)
-
-
-def tells_squares_of_lengths(told, source):
-    return told.replace(changed=told.changed**2)
-
-
-def tells_one_number(told, source):
-    return told.replace(added=told.added.sum(axis=1))
-
-
-def tells_of_signs(told, source):
-    return told.replace(forgotten=-told.forgotten)
-
-
-def tells_nothing(told, source):
-    return jax.tree.map(jnp.zeros_like, told)
-
-
-def tells_a_hundredth(told, source):
-    return jax.tree.map(lambda lengths: lengths / 100, told)
-
-
-def tells_of_writes_at_padding(told, source):
-    return told.replace(added=told.added + ~source.mask)
-
-
 WRONG = {
     "mass": (changed(leaks_mass), {"sum"}),
     "padding": (changed(sees_padding), {"padding", "unread", "wider"}),
@@ -364,21 +357,23 @@ WRONG = {
     "shown": (SOUND._replace(read=shows_more_than_it_reads), {"reach"}),
     "all-unread": (SOUND._replace(unread=lambda sizes: sizes.annotation), {"context"}),
     "unused": (MEMORY._replace(read=forgets), {"state", "reach"}),
+    "one-round": (
+        carrying(keeps_projected_keys, rewrites_kept_keys)._replace(
+            read=reads_kept_keys
+        ),
+        {"reach"},
+    ),
     "twins": (starting(from_a_key_twice, MEMORY), {"init"}),
-    "own-share": (telling(tells_of_columns), {"wider"}),
+    "own-share": (telling(tells_of_columns), {"weighed", "wider"}),
+    "own-writes": (telling(tells_of_writes_that_never_were), {"weighed"}),
+    "angles": (SOUND._replace(prepare=measures_angles), {"gradient", "reach"}),
     "told-coarsely": (telling(tells_coarsely), {"precision"}),
     "heads": (carrying(no_heads, writes_everywhere), {"kept", "state"}),
     "key": (starting(from_one_key), {"init"}),
     "no-key": (starting(from_no_key), {"init"}),
     "infinite": (starting(from_infinity), {"init"}),
-    "lengths": (explaining(tells_squares_of_lengths), {"explained"}),
-    "shape": (explaining(tells_one_number), {"explained"}),
-    "sign": (explaining(tells_of_signs), {"explained"}),
-    "told-lies": (explaining(tells_nothing), {"explained"}),
-    "told-less": (explaining(tells_a_hundredth), {"explained"}),
-    "told-padding": (explaining(tells_of_writes_at_padding), {"explained"}),
     "axis": (
         carrying(lambda *_: jnp.zeros(()), counts_steps),
         {"state", "rows", "hypotheses"},
     ),
-}
+} | WRONG_TOLD
