@@ -70,7 +70,8 @@ def check_local(path: Path) -> None:
         address = str(path).replace(":/", "://", 1)  # a path has lost the second one
         raise UserError(
             f"'{address}' is an address and no folder here; mount the bucket, as with "
-            "gcsfuse, and name a folder in it."
+            "gcsfuse (one with hierarchical namespaces, whose folders can be renamed), "
+            "and name a folder in it."
         )
 
 

@@ -76,9 +76,18 @@ class Worker:
                     raise KeyboardInterrupt
             if worked:
                 continue
-            if not any(map(self._returns_to, self.rows)):
+            if not self._has_more():
                 return
             time.sleep(self.pace.look)
+
+    def _has_more(self) -> bool:
+        """Whether this worker may still have something to do."""
+        if not any(map(self._is_open, self.rows)):
+            return False
+        if any(map(self._returns_to, self.rows)):
+            return True
+        time.sleep(2 * self.pace.beat)  # a heart may have stopped a moment ago
+        return any(map(self._returns_to, self.rows))
 
     def _visit(self, row: AnyRow) -> bool:
         """Does a row, if it can be done now; gives whether it was tried."""

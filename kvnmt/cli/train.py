@@ -96,7 +96,7 @@ class Train:
         before = load_experiment(self.run)
         for path in STARTS if has_checkpoint(self.run) else ():
             was, now = (attrgetter(path)(e) for e in (before, self.experiment))
-            if now != was:
+            if (now is None) != (was is None):  # folders move: see `check_kept`
                 raise UserError(
                     f"{flag(path)} is for a training that begins, and that in "
                     f"'{self.run}' goes on; leave it out."

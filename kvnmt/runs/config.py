@@ -68,6 +68,7 @@ MAY_CHANGE = (
     "optimizer.clip",
     # How a step is computed, and how long training goes on.
     "training.dtype",
+    "training.accumulate",  # other batches than before are refused
     "training.remat",
     "training.residuals",
     "training.products",

@@ -17,7 +17,7 @@ from kvnmt.console import people_console, say
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import Corpora, load_corpora
 from kvnmt.data.vocabularies import Vocabularies, digest, digests, load_vocabularies
-from kvnmt.errors import OptionError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.fields import check_fields
 from kvnmt.files import write_json
 from kvnmt.inference.config import check_search
@@ -39,7 +39,8 @@ from kvnmt.runs.history import add_start, changes_of, told
 from kvnmt.runs.making import check_free, make_run, package_versions, writing_config
 from kvnmt.runs.own_code import own_code, tell_other_code
 from kvnmt.runs.start import check_start, started
-from kvnmt.training.checkpoints.folder import CheckpointFolder
+from kvnmt.training import records
+from kvnmt.training.checkpoints.folder import DAMAGED, CheckpointFolder
 from kvnmt.training.checkpoints.reader import check_goes_on
 from kvnmt.training.job import Job, make_job
 from kvnmt.training.loop import Result, fit
@@ -249,11 +250,26 @@ def _going_on(
         )
     before = load_experiment(folder)
     if not has_checkpoint(folder):
+        _check_none_is_lost(folder)
         return experiment, None
     check_kept(before, experiment, folder)
     tell_other_code(folder, before.model)
     check_goes_on(CheckpointFolder(folder / "checkpoints", False, say))
     return with_starts(experiment, before), load_vocabularies(folder)
+
+
+def _check_none_is_lost(folder: Path) -> None:
+    """Refuses to begin anew, over its records, a run whose checkpoints are gone.
+
+    A training that ended before its first checkpoint has one record at most: the next
+    validation waits for the checkpoint of the one before.
+    """
+    trained = [record["step"] for record in records.read(folder)]
+    if len(trained) > 1 and not (folder / DAMAGED).exists():
+        raise UserError(
+            f"'{folder}' was trained for {trained[-1]:,} steps, and it has no "
+            "checkpoint; put its folder 'checkpoints' back, or begin another run."
+        )
 
 
 def _check_tied(experiment: Experiment, words: Vocabularies) -> None:

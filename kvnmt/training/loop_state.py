@@ -18,8 +18,9 @@ from kvnmt.training.checkpoints.folder import DAMAGED
 from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.training.freezing import at_mean
 from kvnmt.training.job import Job
+from kvnmt.training.losses import TERMS
 from kvnmt.training.optimizer import learning_rate
-from kvnmt.training.progress import Progress
+from kvnmt.training.progress import Progress, Sums
 from kvnmt.training.step import TrainState
 
 
@@ -65,6 +66,7 @@ def restore(
         _check_same_text(job, manifest.about)
         state.progress = cattrs.structure(manifest.progress, Progress)
         state.start -= state.progress.elapsed
+        _keep_sums(job, state, manifest.about)
         _keep_falls(job, state, manifest.about)
         set_scale(job, state)
     elif (job.folder / DAMAGED).exists():
@@ -119,6 +121,15 @@ def last_rate(job: Job, progress: Progress, step: int) -> float:
     return float(rate) * progress.scale
 
 
+def _keep_sums(job: Job, state: LoopState, before: Mapping[str, Any]) -> None:
+    """Drops sums of steps that had other losses: a loss is of the steps it was in."""
+    former = before.get("config", {}).get("objective")
+    if former and any(
+        bool(former.get(name)) != bool(getattr(job.objective, name)) for name in TERMS
+    ):
+        state.progress.sums, state.progress.logged = Sums(), Sums()
+
+
 def _keep_falls(job: Job, state: LoopState, before: Mapping[str, Any]) -> None:
     """Takes the falls on plateaus back where the rate or their factor is given anew."""
     scale = state.progress.scale
@@ -144,8 +155,8 @@ def _check_same_text(job: Job, before: Mapping[str, Any]) -> None:
     for is_other, did in (
         (
             other_pairs,
-            "was trained on other pairs, or batched for other devices or by another "
-            f"version, {place}",
+            "was trained on other pairs, or batched for other devices, for other parts "
+            f"or by another version, {place}",
         ),
         (
             differs("order"),

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from experiments.harness import table
+from experiments.harness import table, worker
 from experiments.harness.claims import SILENT_END, Claims, Pace
 from experiments.harness.preview import state_of
 from experiments.harness.results import read_result
@@ -57,13 +57,35 @@ def test_three_processes_share_a_table_and_one_of_them_is_killed(tmp_path):
     assert all(state_of(row) == "done" for row in rows)
 
 
-def test_a_row_that_runs_elsewhere_is_left_to_it(tmp_path):
+def test_a_row_that_runs_elsewhere_is_left_to_it(tmp_path, monkeypatch):
     rows = [other(tmp_path / "there"), other(tmp_path / "here")]
     path = elsewhere(rows[0].folder, seconds=0)
+    waits: list[float] = []
+
+    def beats(seconds: float) -> None:
+        waits.append(seconds)
+        os.utime(path)
+
+    monkeypatch.setattr(worker.time, "sleep", beats)
     results = complete(rows)
+    assert 2 * Pace().beat in waits
     assert [result["system"] for result in results] == ["here"]
     assert state_of(rows[0]) == "running since 2026-01-01 00:00 +0000 by far:1"
     assert list(path.parent.glob("*.json")) == [path]
+
+
+def test_a_heart_that_has_just_stopped_is_waited_for(tmp_path, monkeypatch):
+    """As of a machine that was taken away seconds before this worker came."""
+    row = other(tmp_path / "row")
+    path = elsewhere(row.folder, seconds=20)
+
+    def passes(seconds: float) -> None:
+        then = path.stat().st_mtime - seconds
+        os.utime(path, (then, then))
+
+    monkeypatch.setattr(worker.time, "sleep", passes)
+    assert not work([row], never)
+    assert row.result()
 
 
 def test_what_is_silent_for_long_is_taken_over(tmp_path):

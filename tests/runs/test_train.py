@@ -239,6 +239,16 @@ def test_given_links_guide_the_attention(tmp_path):
     assert first["versions"]["jax"] == jax.__version__
 
 
+def test_a_run_whose_checkpoints_are_gone_does_not_begin_anew(tmp_path, shared):
+    """Its records would be emptied; one that ended before its first has none."""
+    folder = shutil.copytree(shared, tmp_path / "run")
+    (folder / "checkpoints").rename(tmp_path / "away")
+    before, exp = contents(folder), load_experiment(folder)
+    with pytest.raises(UserError, match="was trained for [0-9]+ steps.*has no checkp"):
+        experiment.run(exp, folder, resume=True, console=quiet())
+    assert contents(folder) == before
+
+
 def test_going_on_without_the_text_harms_nothing(tmp_path, shared):
     folder = shutil.copytree(shared, tmp_path / "run")
     before = contents(folder)

@@ -11,18 +11,22 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 from orbax.checkpoint import future as futures
 
 from kvnmt.errors import UserError
-from kvnmt.files import MANIFEST
+from kvnmt.files import MANIFEST, DamagedError
 from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.checkpoints.folder import CheckpointFolder, Keep
 from kvnmt.training.checkpoints.writer import Checkpoints
 from tests.helpers import full
-from tests.training.saving import files, save_at, shorten, small
+from tests.training.saving import ABOUT, files, save_at, shorten, simple, small
 
 
 def flip(path: Path) -> None:
@@ -33,7 +37,7 @@ def flip(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [flip, shorten, Path.unlink])
 def test_any_damage_to_any_file_is_found(tmp_path, damage: Callable[[Path], None]):
-    """File by file: it is named, set aside, and the one before is used."""
+    """File by file: it is named, and a reader that reads it uses the one before."""
     save_at(tmp_path / "checkpoints", 3)
     newest = tmp_path / "checkpoints" / "4"
     save_at(tmp_path / "checkpoints", 4)
@@ -48,9 +52,16 @@ def test_any_damage_to_any_file_is_found(tmp_path, damage: Callable[[Path], None
             tmp_path / "checkpoints", read_only=True, tell=told.append
         ) as checkpoints:
             assert checkpoints.folder.steps()[-1] == 4
-            assert checkpoints.find("last").step == 3
-            assert len(told) == 1 and f"'{name}'" in told[0], told
-            assert checkpoints.find("best").step == 3
+            if name.startswith("rest/"):  # what a training goes on from
+                assert checkpoints.find("last").step == 4 and not told
+                with pytest.raises(DamagedError, match=f"'{name}'"):
+                    CheckpointFolder(newest.parent, True, print).check(
+                        manifests.read(newest)
+                    )
+            else:
+                assert checkpoints.find("last").step == 3
+                assert len(told) == 1 and f"'{name}'" in told[0], told
+                assert checkpoints.find("best").step == 3
         (newest / name).write_bytes(whole[name])
     with Checkpoints(tmp_path / "checkpoints", read_only=True) as checkpoints:
         assert checkpoints.find("last").step == 4
@@ -90,6 +101,31 @@ def test_a_damaged_checkpoint_that_stays_gives_way(tmp_path, monkeypatch):
         with Checkpoints(tmp_path / "checkpoints") as checkpoints:
             assert checkpoints.find("last").step == 4
             assert len(list(checkpoints.folder.path.iterdir())) == 2
+
+
+def test_a_damaged_checkpoint_that_stays_displaces_no_other(tmp_path, monkeypatch):
+    """Though it is newer, and had the best score."""
+    save_at(tmp_path / "checkpoints", 1, 9, made=small)
+    shorten(tmp_path / "checkpoints" / "9" / "params" / "manifest.ocdbt")
+    monkeypatch.setattr("kvnmt.training.checkpoints.folder.DAMAGED", "no/folder")
+    with Checkpoints(tmp_path / "checkpoints", keep=Keep(1)) as checkpoints:
+        assert checkpoints.find("last").step == 1
+        for step in (2, 3):
+            state = small(1).replace(step=jnp.int32(step))
+            checkpoints.save(state, {}, ABOUT)
+            checkpoints.rate(step, step / 10, {})
+        assert checkpoints.folder.steps() == [3, 9]
+
+
+def test_a_reader_needs_the_parameters_alone(tmp_path):
+    """Somebody may share a run without what only a training needs."""
+    save_at(tmp_path, 3)
+    shutil.rmtree(tmp_path / "3" / "rest")
+    with Checkpoints(tmp_path, read_only=True) as checkpoints:
+        assert checkpoints.find("best").step == 3
+        like = jax.eval_shape(lambda: simple(3).params)
+        read = checkpoints.restore_params(like, 3)
+    jax.tree.map(np.testing.assert_array_equal, read, simple(3).params)
 
 
 def test_what_a_kill_left_is_cleared(tmp_path):
@@ -217,10 +253,10 @@ def test_what_training_removes_meanwhile_is_not_called_damaged(tmp_path, monkeyp
     save_at(tmp_path, 1, 2, 3)
     check, gone = manifests.check, iter(["3"])
 
-    def removed(folder: Path, manifest: manifests.Manifest) -> None:
+    def removed(folder: Path, *others: Any) -> None:
         if folder.name == next(gone, ""):
             shutil.rmtree(folder)
-        check(folder, manifest)
+        check(folder, *others)
 
     monkeypatch.setattr(manifests, "check", removed)
     told: list[str] = []

@@ -268,6 +268,27 @@ def test_every_way_of_computing_goes_on(tmp_path, data):
     assert any(record["learning_rate"] < 0.5 for record in validations)
 
 
+def test_a_batch_may_go_on_in_other_parts(tmp_path, data):
+    run(tiny(data, epochs=1, shapes=1), tmp_path / "run")
+    run(tiny(data, epochs=2, shapes=1, accumulate=2), tmp_path / "run", resume=True)
+    assert [record["step"] for record in records(tmp_path / "run")] == [4, 8]
+
+
+def test_a_loss_is_of_the_steps_that_had_it(tmp_path, data):
+    """What was summed before another objective is dropped."""
+    exp = tiny(data, epochs=2, validate_every=8, save_every=3)
+    with pytest.raises(Killed):
+        fit_with(exp, tmp_path / "run", step=killed_after(4))
+    objective = dataclasses.replace(exp.objective, atteos=1.0)
+    run(dataclasses.replace(exp, objective=objective), tmp_path / "run", resume=True)
+    (record,) = records(tmp_path / "run")
+    whole = tiny(data, epochs=2, validate_every=8)
+    run(dataclasses.replace(whole, objective=objective), tmp_path / "whole")
+    (other,) = records(tmp_path / "whole")
+    ratio = record["train_atteos"] / other["train_atteos"]
+    assert ratio == pytest.approx(1, abs=0.15)  # 5 of 8 steps would be 0.6
+
+
 def test_lost_records_do_not_stop_a_run(one, data):
     (one / "metrics.jsonl").unlink()
     run(tiny(data), one, resume=True)

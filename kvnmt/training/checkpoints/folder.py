@@ -17,12 +17,13 @@ from kvnmt.errors import OptionError, UserError, reason_of
 from kvnmt.files import DamagedError, locked
 from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.checkpoints.manifest import Manifest, UnreadableError
-from kvnmt.training.checkpoints.orbax_arrays import reason
+from kvnmt.training.checkpoints.orbax_arrays import PARTS, reason
 
 DAMAGED = "damaged"  # beside the folder of the checkpoints
 GLANCES, GLANCE = 2, 0.05  # more tries to lock it, and seconds between them
 LOOKS = 5  # times that a reader looks, while training removes what was there
 UNFINISHED = ".unfinished"
+REST = PARTS[1]  # what a training keeps beside the parameters
 
 Which = Literal["last", "best"]
 
@@ -47,6 +48,7 @@ class CheckpointFolder:
             tell: Told of every checkpoint that cannot be used.
         """
         self.path, self.writes, self.tell = path, writes, tell
+        self._stayed = set[int]()  # damaged, and could not be set aside
 
     def of(self, step: int) -> Path:
         """Where the checkpoint of a step is."""
@@ -84,13 +86,22 @@ class CheckpointFolder:
             best = rated(found) if which == "best" else []
             for manifest in best + [m for m in found if m not in best]:
                 try:
-                    manifests.check(self.of(manifest.step), manifest)
+                    self.check(manifest)
                     return manifest
                 except DamagedError as damage:
                     self._set_aside(manifest.step, damage)
             if self.steps() == before:
                 break  # else a training wrote others meanwhile: look again
         return None
+
+    def check(self, manifest: Manifest) -> None:
+        """Compares files, of a reader those that it reads, with what was written.
+
+        Raises:
+            DamagedError: A file is missing or is not what was written; it is named.
+        """
+        left_out = () if self.writes else (REST,)
+        manifests.check(self.of(manifest.step), manifest, left_out)
 
     def clear(self) -> None:
         """Removes what is unfinished, if this process may."""
@@ -106,6 +117,7 @@ class CheckpointFolder:
             gone = self.of(step).rename(self.path / f"{DAMAGED}-{step}{UNFINISHED}")
             shutil.rmtree(gone, ignore_errors=True)
         self.unfinished(step).rename(self.of(step))
+        self._stayed.discard(step)
 
     @contextmanager
     def explaining(self, step: int) -> Iterator[None]:
@@ -124,10 +136,12 @@ class CheckpointFolder:
     def prune(self, keep: Keep) -> None:
         """Removes what is not to be kept; what cannot go is told of.
 
-        The best is kept, and so is what cannot be read: it may be the best.
+        The best is kept, and so is what cannot be read: it may be the best. What is
+        known to be damaged, and stayed, takes the place of no other.
         """
-        steps, unread = self.steps(), list[int]()
-        readable = self._manifests(lambda step, damage: unread.append(step))
+        steps, unread = sorted({*self.steps()} - self._stayed), list[int]()
+        found = self._manifests(lambda step, damage: unread.append(step))
+        readable = [m for m in found if m.step not in self._stayed]
         scored = {*best_of(readable, keep.best), *newest_of(readable, keep.last)}
         kept = {*steps[-keep.last :], *scored, *unread, *firsts(steps, keep.every)}
         for manifest in readable:  # for good, though a run that went on asks for others
@@ -135,13 +149,7 @@ class CheckpointFolder:
             kept |= {manifest.step} & firsts(steps, every)
         for step in steps:
             if step not in kept:
-                try:
-                    gone = self.of(step).rename(self.unfinished(step))
-                except OSError as error:
-                    why = f"{reason_of(error)}; it stays"
-                    self.tell(f"checkpoint '{self.of(step)}' cannot be removed: {why}.")
-                else:
-                    shutil.rmtree(gone, ignore_errors=True)
+                _remove(self.of(step), self.unfinished(step), self.tell)
 
     def _manifests(
         self, on_damage: Callable[[int, DamagedError], None]
@@ -168,11 +176,23 @@ class CheckpointFolder:
         if self.writes:
             aside = self.path.parent / DAMAGED / folder.name
             shutil.rmtree(aside, ignore_errors=True)
+            self._stayed.add(step)
             with suppress(OSError):  # else it stays where it is
                 aside.parent.mkdir(exist_ok=True)
                 folder.rename(aside)
+                self._stayed.discard(step)
                 message += f"; it is in '{aside}' now"
         self.tell(f"{message}.")
+
+
+def _remove(folder: Path, unfinished: Path, tell: Callable[[str], None]) -> None:
+    """Removes a checkpoint, which is unfinished on its way."""
+    try:
+        gone = folder.rename(unfinished)
+    except OSError as error:
+        tell(f"checkpoint '{folder}' cannot be removed: {reason_of(error)}; it stays.")
+    else:
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 def rated(manifests: Sequence[Manifest]) -> list[Manifest]:

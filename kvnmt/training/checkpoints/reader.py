@@ -11,13 +11,12 @@ from kvnmt.errors import OptionError, UserError
 from kvnmt.files import DamagedError
 from kvnmt.model.assembly import Params
 from kvnmt.training.checkpoints import manifest as manifests
-from kvnmt.training.checkpoints.folder import LOOKS, CheckpointFolder, Which
+from kvnmt.training.checkpoints.folder import LOOKS, REST, CheckpointFolder, Which
 from kvnmt.training.checkpoints.manifest import Manifest
-from kvnmt.training.checkpoints.orbax_arrays import PARTS, ArrayFiles
+from kvnmt.training.checkpoints.orbax_arrays import ArrayFiles
 from kvnmt.training.step import TrainState
 
 T = TypeVar("T")
-REST = PARTS[1]  # what a training keeps beside the parameters
 
 
 class CheckpointReader:
@@ -93,10 +92,9 @@ class CheckpointReader:
         Raises:
             UserError: It is not as it was written.
         """
-        folder = self.folder.of(step)
         with self._telling(step):
-            manifest = manifests.read(folder)
-            manifests.check(folder, manifest)
+            manifest = manifests.read(self.folder.of(step))
+            self.folder.check(manifest)
             return manifest
 
     def restore(self, like: TrainState, step: int) -> TrainState:
