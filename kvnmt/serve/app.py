@@ -12,19 +12,22 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from kvnmt import __version__
 from kvnmt.console import json_bytes
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.evaluation.exploration import difference
 from kvnmt.inference.describe import grouped, join
 from kvnmt.serve.batcher import Batcher, FullError
+from kvnmt.serve.body import has_ended, read_body
 from kvnmt.serve.guard import Guard
 from kvnmt.serve.limits import GONE, Limits, Refusal
 from kvnmt.serve.questions import Asker, Question, read_json
@@ -38,9 +41,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-# What is refused before all of it is read: what still comes is not waited for.
-UNREAD = (401, 403, 408, 413, 415, 503)
-PATIENCE = 16  # times the size of a body that is read, to be thrown away
 
 
 @dataclass(frozen=True)
@@ -119,21 +119,22 @@ class Answers:
 
     async def _body(self, request: Request) -> dict[str, Any]:
         """The JSON object that was sent, by one who may ask."""
-        self.guard.check(request.headers)
+        try:
+            self._admit(request.headers)
+        except Refusal:
+            with contextlib.suppress(Refusal):
+                await read_body(request, self.limits, kept=False)
+            raise
+        return read_json(await read_body(request, self.limits))
+
+    def _admit(self, headers: Headers) -> None:
+        """Refuses what can be refused before its body is read."""
+        self.guard.check(headers)
         if self.batcher.waiting() >= self.limits.waiting:
             raise _full()  # before long lines are cut
-        kind = request.headers.get("content-type", "").partition(";")[0].strip()
+        kind = headers.get("content-type", "").partition(";")[0].strip()
         if kind.lower() != "application/json":
             raise Refusal(415, "send JSON, with 'Content-Type: application/json'.")
-        try:
-            async with asyncio.timeout(self.limits.sending):
-                return read_json(await _bytes(request, self.limits.kilobytes))
-        except TimeoutError:
-            raise Refusal(
-                408, f"the request had not arrived after {self.limits.sending:g} s."
-            ) from None
-        except ClientDisconnect:
-            raise Refusal(GONE, "the client went away.") from None
 
     async def _ask(
         self, request: Request, questions: Sequence[Question]
@@ -147,6 +148,10 @@ class Answers:
             answers = await self._wait(request, futures)
         except FullError:
             raise _full() from None
+        except OptionError:
+            raise  # an option that the system cannot have
+        except UserError as error:  # the question was read, so the system is at fault
+            raise Refusal(500, str(error)) from None
         finally:
             for future in futures:
                 future.cancel()  # what nobody waits for leaves the queue
@@ -191,22 +196,6 @@ def _full() -> Refusal:
     return Refusal(503, "too many lines wait already; ask again in a moment.")
 
 
-async def _bytes(request: Request, kilobytes: int) -> bytes:
-    """The body; too much of it is read on, so that the client hears of it."""
-    most, body, size = 1024 * kilobytes, bytearray(), 0
-    async for part in request.stream():
-        size += len(part)
-        if size > PATIENCE * most:
-            break
-        body += part if size <= most else b""
-    if size > most:
-        raise Refusal(
-            413,
-            f"the body has more than {kilobytes} KiB; send fewer lines in a request.",
-        )
-    return bytes(body)
-
-
 def make_app(answers: Answers) -> Starlette:
     """The application."""
     gets = {
@@ -223,7 +212,6 @@ def make_app(answers: Answers) -> Starlette:
         Refusal: _refused,
         UserError: _mistaken,
         HTTPException: _not_found,
-        Exception: _failed,
     }
     noting = {"traffic": answers.traffic, "paths": {*gets, *posts}}
     across = Middleware(
@@ -240,6 +228,8 @@ def make_app(answers: Answers) -> Starlette:
         middleware=[
             Middleware(Noting, **noting),
             *([across] if answers.guard.origins else []),
+            # Starlette's own stands around all, and pages of origins cannot read it.
+            Middleware(ServerErrorMiddleware, handler=_failed),
         ],
         exception_handlers=handlers,
     )
@@ -254,7 +244,7 @@ async def _refused(request: Request, refusal: Refusal) -> Response:
         503: {"Retry-After": "1"},
     }
     headers = extra.get(refusal.status, {})
-    if refusal.status in UNREAD:
+    if not has_ended(request):  # what still comes is not waited for
         headers = headers | {"Connection": "close"}
     return _error(refusal.message, refusal.status, headers)
 

@@ -82,6 +82,22 @@ def check_aligned(tokens: Sequence[int], nbest: int, limits: Limits) -> None:
         )
 
 
+def check_shown(shown: Sequence[tuple[int, int]], limits: Limits) -> None:
+    """Refuses a line of which more would be shown than of aligned translations.
+
+    Args:
+        shown: For every system how many matrices, and of how many tokens.
+        limits: How many alignments of common length there may be.
+    """
+    count = math.ceil(sum(several * (n / COMMON) ** 2 for several, n in shown))
+    if count > limits.aligned:
+        raise Refusal(
+            413,
+            f"what is shown of this line is as large as {count} alignments but may be "
+            f"as large as {limits.aligned}; send a shorter line.",
+        )
+
+
 def clean_line(text: object, place: str, limits: Limits) -> str:
     """A line as ``kvnmt translate`` reads one: a line feed alone would end it.
 

@@ -27,10 +27,11 @@ from kvnmt.serve.limits import (
     check_aligned,
     check_count,
     check_parts,
+    check_shown,
     check_tokens,
     clean_line,
 )
-from kvnmt.serve.works import Line, Pair, Task
+from kvnmt.serve.works import Line, Pair, Task, matrices
 
 # What a request may say of the search: nothing that changes how long arrays are.
 OPTIONS = (
@@ -65,6 +66,7 @@ class Asker:
     def __init__(self, runs: dict[str, Run], search: SearchConfig, limits: Limits):
         """Takes the runs by name, the first of them for who names none."""
         self.runs, self.search, self.limits = runs, search, limits
+        self._matrices = {name: matrices(run) for name, run in runs.items()}
 
     def translation(self, plain: Mapping[str, Any]) -> Question:
         """Lines to translate."""
@@ -121,13 +123,15 @@ class Asker:
         prefixes = plain.get("prefixes", [""] * len(self.runs))
         if not isinstance(prefixes, list) or len(prefixes) != len(self.runs):
             raise Refusal(400, "'prefixes' is no list with a string for every system.")
-        questions, alone = [], _alone(self.search)
+        questions, shown, alone = [], [], _alone(self.search)
         for (name, run), text in zip(self.runs.items(), prefixes):
             count = len(run.vocabularies.source.encode(line))
             check_tokens(count, "'line'", self._most(run))
             prefix = self._prefix(run, text, f"the prefix of '{name}'")
+            shown.append((self._matrices[name], max(count, len(prefix))))
             task = Task("explore", name, self.search, bool(prefix), alone)
             questions.append(Question(task, [[Line(line, prefix)]]))
+        check_shown(shown, self.limits)
         return line, questions
 
     def _system(self, plain: Mapping[str, Any]) -> tuple[str, Run]:

@@ -117,9 +117,6 @@ class Noting:
 
         try:
             await self._app(scope, receive, noting)
-        except Exception:  # what is told of it comes from outside of this
-            status = status or 500
-            raise
         finally:
             status = status or GONE
             path = scope["path"] if scope["path"] in self._paths else OTHER

@@ -15,8 +15,10 @@ from kvnmt.devices import own_mesh
 from kvnmt.evaluation.exploration import Advance, outputs
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.describe import read_back, scored_record, summary
+from kvnmt.inference.ensemble import count_members
 from kvnmt.inference.program import program
-from kvnmt.inference.score import compiled_score, score
+from kvnmt.inference.recording import Changes, has_memory, has_signs
+from kvnmt.inference.score import compiled_score, looks_back, rounds_of, score
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.translate import (
     Request,
@@ -103,6 +105,17 @@ def _explore(batch: Batch) -> Records:
     # What was forced, as it is shown: an unknown word is shown otherwise than typed.
     begun = [run.vocabularies.target.decode(line.prefix) for line in batch.items]
     return [record | {"begun": text} for record, text in zip(records, begun)]
+
+
+def matrices(run: Run) -> int:
+    """How many matrices are shown of a line, each about as large as an alignment."""
+    config, rounds = run.experiment.model, rounds_of(run.model, run.params)
+    if count_members(run.params) > 1:
+        return rounds  # the means; see `outputs`
+    memory = len(Changes._fields) if has_memory(config) else 0
+    signs = config.built_attention.weighed_heads if has_signs(config) else 0
+    # The decoder may look back, and so may what it knows of earlier words.
+    return rounds * (1 + memory + signs) + 2 * looks_back(run.model, run.params)
 
 
 def _score(batch: Batch) -> Records:

@@ -12,6 +12,7 @@ CHECKS: dict[str, tuple[Callable[[int], object], int]] = {
     "lines": (lambda n: limits.check_count(["a"] * n, LIMITS), 3),
     "parts": (lambda n: limits.check_aligned([1] * n, 1, LIMITS), 4),
     "translations": (lambda n: limits.check_aligned([1], n, LIMITS), 4),
+    "shown": (lambda n: limits.check_shown([(1, 200), (n - 1, 200)], LIMITS), 4),
     "characters": (lambda n: limits.clean_line("a" * n, "it", LIMITS), 5),
     "tokens": (lambda n: limits.check_tokens(n, "it", 6), 6),
 }

@@ -132,6 +132,7 @@ def test_who_goes_away_leaves_the_queue(runs, caplog, few_objects):
         full = service.post("/translate", {"lines": ["b"] * 2})
         refused(full, 503, "ask again")
         assert full.headers["retry-after"] == "1"
+        assert "connection" not in full.headers
         # There is room for one of the two systems: for neither, then.
         refused(service.post("/explore", {"line": "a"}), 503, "ask again")
         assert service.waiting() == 29

@@ -3,12 +3,12 @@
 
 import base64
 import json
+import socket
+import time
 from contextlib import suppress
 from dataclasses import replace
 
 import httpx
-import jax
-import numpy as np
 import pytest
 
 from kvnmt.errors import UserError
@@ -115,7 +115,6 @@ def test_other_addresses_methods_and_kinds_are_refused(service, runs):
     refused(service.get("/translate"), 405, "another method")
     form = httpx.post(f"{service.url}/translate", data={"lines": "a"})
     refused(form, 415, "application/json")
-    assert form.headers["connection"] == "close"  # whatever it still sends
     huge = {"content": b" " * 10_000_000, "headers": {"Content-Type": JSON}}
     # Far too much is not read to its end, so that a client may not hear why.
     with suppress(httpx.WriteError, httpx.ReadError):
@@ -125,26 +124,37 @@ def test_other_addresses_methods_and_kinds_are_refused(service, runs):
         refused(httpx.post(f"{wider.url}/translate", **huge), 413, "1024 KiB")
 
 
-def test_an_error_of_ours_is_told_and_leaves_the_service_up(service, monkeypatch):
-    def fail(*arguments):
-        raise RuntimeError("hidden")
+def test_who_is_refused_is_heard_out(runs, monkeypatch):
+    """Unless that takes too long; else a client that sends may not hear why."""
+    guard = guard_of("127.0.0.1", TOKEN)
+    knows = {"Authorization": f"Bearer {TOKEN}", "Content-Type": JSON}
 
-    with monkeypatch.context() as patch:
-        patch.setattr(service.serving.batcher, "_work", fail)
-        found = service.post("/translate", LINES)
-    refused(found, 500, "its log says why")
-    assert "hidden" not in found.text
-    counted = service.get("/metrics").text
-    assert 'kvnmt_requests_total{path="/translate",status="500"} 1' in counted
-    assert service.post("/translate", LINES).status_code == 200
+    def slowly():
+        for _ in range(4):
+            yield b" " * 50_000
+            time.sleep(0.1)
 
-
-def test_what_is_read_with_no_finite_number_is_one_sentence(runs):
-    run = runs["plain"]
-    spoilt = jax.tree.map(lambda leaf: leaf * np.nan, run.params)
-    with started({"spoilt": run._replace(params=spoilt)}) as service:
-        answer = service.post("/explore", {"line": "a b"})
-        refused(answer, 400, "'spoilt' reads line 1 with numbers that are not finite")
+    with started(runs, guard=guard, sending=1) as service:
+        for status, headers in (
+            (401, {}),
+            (403, {"Origin": "https://evil.example"}),
+            (415, knows | {"Content-Type": "text/plain"}),
+            (413, knows),
+            (503, knows),
+        ):
+            if status == 503:
+                monkeypatch.setattr(service.serving.batcher, "waiting", lambda: 9999)
+            url = f"{service.url}/translate"
+            found = httpx.post(url, content=slowly(), headers=headers)
+            refused(found, status, "")
+            assert "connection" not in found.headers  # which may be used again
+        assert found.headers["retry-after"] == "1"
+        with socket.create_connection(("127.0.0.1", service.port)) as connection:
+            head = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
+            connection.sendall(head)
+            connection.settimeout(5)
+            told = b"".join(iter(lambda: connection.recv(4096), b""))
+            assert told.startswith(b"HTTP/1.1 401")
 
 
 def test_other_pages_cannot_ask_by_way_of_a_browser(service):

@@ -11,12 +11,15 @@ import pytest
 
 from kvnmt.data import buckets
 from kvnmt.inference.score import compiled_score
+from kvnmt.runs.directory import Run, load_run
 from kvnmt.serve.batcher import NotReadyError
 from kvnmt.serve.guard import Guard
+from kvnmt.serve.limits import Limits, Refusal
 from kvnmt.serve.questions import Asker
 from kvnmt.serve.server import make_serving
 from kvnmt.serve.service import Service, most_rows
-from kvnmt.serve.works import Line, Pair, Task
+from kvnmt.serve.works import Line, Pair, Task, matrices
+from tests.helpers import untrained
 from tests.serve.serving import LIMITS, SEARCH
 
 # On the four devices of tests, 8 rows of 16 positions or 16 rows of 8.
@@ -108,6 +111,37 @@ def test_the_page_shares_no_batch_while_words_are_drawn(runs):
         first, second = (asker.exploration({"line": "a"})[1] for _ in range(2))
         for one, other in zip(first, second, strict=True):
             assert (one.task == other.task) is not sample
+
+
+def test_no_more_is_shown_of_a_line_than_of_aligned_translations(runs):
+    asker = Asker(runs, SEARCH, Limits(tokens=400))
+    long = "a " * 400
+    for asked in ({"line": long}, {"line": "a", "prefixes": ["", long]}):
+        with pytest.raises(
+            Refusal, match=r"as \d+ alignments but may be as large as 32"
+        ):
+            asker.exploration(asked)
+    asker.exploration({"line": "a " * 199, "prefixes": ["A " * 199] * 2})
+
+
+@pytest.mark.parametrize("name", ["kvmematt-r2", "delta-memory", "self-attentive-rnn"])
+def test_what_is_shown_of_a_line_is_counted_before(tmp_path_factory, name):
+    run = load_run(untrained(tmp_path_factory.getbasetemp(), name))
+    check_count(run, 2 if name == "self-attentive-rnn" else 0)
+
+
+def test_of_an_ensemble_only_means_are_counted(both):
+    check_count(both, 0)
+
+
+def check_count(run: Run, looks: int) -> None:
+    task = Task("explore", "ours", SEARCH)
+    (shown,) = Service({"ours": run})(task, [Line("a b c")])
+    assert bool(shown["self_attention"]) == bool(looks)
+    count = len(shown["rounds"]) + looks
+    count += sum(map(len, shown["memory"] or ()))
+    count += sum(len(weights["signed"]) for weights in shown["weights"] or ())
+    assert matrices(run) == count > 0
 
 
 def test_arrays_stand_once_on_every_device(runs, few_objects):
