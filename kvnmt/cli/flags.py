@@ -25,8 +25,8 @@ def names(paths: Sequence[Path]) -> list[str]:
         UserError: One is named twice, or two would name one file.
     """
     check_once(paths)
-    # Unlike `Path.resolve`, this raises nothing where a link leads to itself.
-    parts = [Path(os.path.realpath(path)).parts for path in paths]
+    # As they were written: a link such as "current" keeps its name.
+    parts = [Path(os.path.abspath(path)).parts for path in paths]
     for depth in range(1, max(map(len, parts), default=0) + 1):
         told = [
             "/".join(path[-depth:]).encode(errors="backslashreplace").decode()

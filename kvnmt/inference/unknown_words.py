@@ -98,15 +98,15 @@ def read_dictionary(path: Path) -> dict[str, str]:
     """Reads lines of a source word, a tab and its translation; the first of a word.
 
     Raises:
-        UserError: The file cannot be read, or a line has no tab.
+        UserError: The file cannot be read, or a line has no tab, or several.
     """
     pairs = {}
     for number, line in enumerate(read_lines(path), start=1):
         word, tab, translation = line.partition("\t")
-        if not tab or not word:
+        if not tab or not word or "\t" in translation:
             raise UserError(
                 f"{path}, line {number}: a dictionary has a source word, a tab and a "
-                "translation on every line."
+                "translation on every line, and no other tab."
             )
         pairs.setdefault(word, translation)  # lexicons have the best one first
     return pairs

@@ -205,3 +205,5 @@ def test_systems_are_called_by_what_tells_them_apart(tmp_path):
     paths = [tmp_path / name for name in ("a/x", "b/x", "b/y")]
     assert names(paths) == ["a/x", "b/x", "b/y"]
     assert names(paths[1:]) == ["x", "y"]
+    (tmp_path / "current").symlink_to("b/x")
+    assert names([tmp_path / "current"]) == ["current"]  # as a service is asked for it

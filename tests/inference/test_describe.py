@@ -225,9 +225,10 @@ def test_a_dictionary_is_read(tmp_path):
     path = tmp_path / "dictionary"
     path.write_text("a\tA\nb\tB C\na\tE\n")  # the best of a word comes first
     assert read_dictionary(path) == {"a": "A", "b": "B C"}
-    path.write_text("a\tA\nb B\n")
-    with pytest.raises(UserError, match="dictionary, line 2"):
-        read_dictionary(path)
+    for line in ("b B", "b\tB\t0.9"):
+        path.write_text(f"a\tA\n{line}\n")
+        with pytest.raises(UserError, match="dictionary, line 2"):
+            read_dictionary(path)
 
 
 def translated(folder: Path, monkeypatch, capfdbinary, *flags: str) -> list[str]:
