@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command: what people type, mistakes above all."""
 
+import json
 import shlex
 import shutil
 import sys
@@ -156,6 +157,17 @@ def test_a_run_cannot_become_another_one(kvnmt, tmp_path, folder, change, flag):
     copy = shutil.copytree(folder, tmp_path / "run")
     check_sentence(kvnmt("train", copy, "--resume", *change), flag, str(copy))
     assert load_experiment(copy) == load_experiment(folder)
+
+
+def test_what_a_run_began_from_may_have_moved(kvnmt, tmp_path, folder):
+    """As on another machine of a training of several processes."""
+    copy = shutil.copytree(folder, tmp_path / "run")
+    config = json.loads((copy / "config.json").read_text())
+    config["training"]["warm_start"] = "/there/base"
+    (copy / "config.json").write_text(json.dumps(config))
+    moved = "--training.warm-start", "/here/base"
+    assert kvnmt("train", copy, "--resume", *moved).status == 0
+    assert str(load_experiment(copy).training.warm_start) == "/there/base"
 
 
 def test_an_early_stop_tells_what_goes_on():
