@@ -13,10 +13,11 @@ from kvnmt.cli.beside import read_beside
 from kvnmt.data.words import beginning, cut, first_filled, word_places
 from kvnmt.fields import at_least
 from kvnmt.inference.config import SearchConfig
-from kvnmt.inference.describe import grouped, in_parts, join, linked, read_back
+from kvnmt.inference.describe import grouped, join, linked, read_back, sizes
 from kvnmt.inference.ids import begun_ids, part_number
 from kvnmt.inference.moses import Part, entries
 from kvnmt.inference.nearest import Nearest
+from kvnmt.inference.score import in_parts
 from kvnmt.inference.shortlist_file import read_shortlist
 from kvnmt.inference.translate import (
     Request,
@@ -194,7 +195,7 @@ def _written(
         ways = translate_nbest(run.model, run.params, ids, search, advance, **request)
         if not (options.json or options.moses):
             ways = [several[:1] for several in ways]
-        parts = in_parts(ids, ways)
+        parts = in_parts(sizes(ids, ways))
         read = ((run, flat[part], ways[part]) for part in parts)
         if options.json:
             tell = partial(read_back, nbest=search.nbest > 1, limits=search.limits)

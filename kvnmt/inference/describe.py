@@ -16,7 +16,6 @@ from kvnmt.inference.translate import Request, Translation, translate_nbest
 from kvnmt.metrics.links import format_pharaoh
 
 T = TypeVar("T")
-ROOM = 2**24  # most numbers of the alignments of one round that are held at once
 
 
 def describe(
@@ -92,24 +91,12 @@ def linked(
     ]
 
 
-def in_parts(
+def sizes(
     source: Sequence[Sequence[int]], translations: Sequence[Sequence[Translation]]
-) -> Iterator[slice]:
-    """Parts of lines whose alignments are held at once by `read_back` or `linked`.
-
-    Args:
-        source: Ids of every line.
-        translations: Of every line those that are read.
-    """
-    first, room = 0, ROOM
-    for n, (x, ways) in enumerate(zip(source, translations, strict=True)):
-        needed = (len(x) + 1) * sum(len(way.ids) + 1 for way in ways)
-        if n > first and needed > room:
-            yield slice(first, n)
-            first, room = n, ROOM
-        room -= needed
-    if first < len(source):
-        yield slice(first, len(source))
+) -> Iterator[int]:
+    """How many numbers the alignments of each line and all its translations are."""
+    for x, ways in zip(source, translations, strict=True):
+        yield (len(x) + 1) * sum(len(way.ids) + 1 for way in ways)
 
 
 def grouped(flat: Iterable[T], parts: Iterable[Sequence[Any]]) -> Iterator[list[T]]:

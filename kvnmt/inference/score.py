@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forced decoding: how probable given translations are, and how they are aligned."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from kvnmt.model.contract import negative_log_likelihood
 from kvnmt.typing import Array, Float, Int
 
 LIMITS = BATCH_SIZE, BATCH_TOKENS
+ROOM = 2**24  # most numbers of the alignments of one round that are held at once
 
 
 class Scored(NamedTuple):
@@ -37,6 +38,22 @@ class Scored(NamedTuple):
     def log_prob(self) -> float:
         """Of the whole translation."""
         return sum(self.token_log_probs)
+
+
+def in_parts(sizes: Iterable[int]) -> Iterator[slice]:
+    """Parts of lines whose alignments are held at once.
+
+    Args:
+        sizes: How many numbers the alignments of each line are, in one round.
+    """
+    first, n, room = 0, -1, ROOM
+    for n, size in enumerate(sizes):
+        if n > first and size > room:
+            yield slice(first, n)
+            first, room = n, ROOM
+        room -= size
+    if first <= n:
+        yield slice(first, n + 1)
 
 
 def score(

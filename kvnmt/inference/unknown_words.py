@@ -11,7 +11,7 @@ from kvnmt.data.text import read_lines
 from kvnmt.data.vocabulary import UNK, Words
 from kvnmt.data.words import split_words
 from kvnmt.errors import UserError
-from kvnmt.inference.score import LIMITS, rounds_of, score
+from kvnmt.inference.score import LIMITS, in_parts, rounds_of, score
 from kvnmt.inference.trained import Trained
 
 
@@ -50,8 +50,16 @@ def replace_unknown(
     places = [n for n, ids in enumerate(hypotheses) if UNK in ids]
     source = [words.source.encode(lines[n]) for n in places]
     target = [hypotheses[n] for n in places]
-    sides = source, target
-    aligned = score(run.model, run.params, *sides, limits=limits, scored=False)
+    sizes = [(len(x) + 1) * (len(y) + 1) for x, y in zip(source, target)]
+    aligned = (
+        pair
+        for part in in_parts(sizes)
+        for pair in score(
+            *(run.model, run.params, source[part], target[part]),
+            limits=limits,
+            scored=False,
+        )
+    )
     translations = [words.target.decode(ids) for ids in hypotheses]
     for n, pair in zip(places, aligned):
         tokens = words.target.pieces(hypotheses[n])

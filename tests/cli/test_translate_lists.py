@@ -107,7 +107,7 @@ def test_alignments_are_read_in_parts(kvnmt, folder, monkeypatch):
         return [lines_of(linked), *([way.get(name) for name in names] for way in ways)]
 
     whole = told()
-    monkeypatch.setattr(describing, "ROOM", 30)
+    monkeypatch.setattr("kvnmt.inference.score.ROOM", 30)
     spy = Mock(wraps=describing.score)
     monkeypatch.setattr(describing, "score", spy)
     assert told() == whole

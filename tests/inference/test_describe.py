@@ -8,6 +8,7 @@ from itertools import accumulate
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 from kvnmt import cli
 from kvnmt.data.vocabulary import SPACE, UNK
 from kvnmt.errors import UserError
+from kvnmt.inference import unknown_words
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.describe import describe, join, summary
 from kvnmt.inference.forced import Forced
@@ -147,7 +149,7 @@ def test_unknown_words_are_filled_in():
     assert fill_in(tokens, unknown, source, looks, {"yy": ""}) == ["A", "xx"]
 
 
-def test_unknown_words_are_replaced(run, tmp_path_factory):
+def test_unknown_words_are_replaced(run, tmp_path_factory, monkeypatch):
     """By the words that the alignment of the pair says."""
     known = run.vocabularies.target.encode("A")[0]
     hypotheses = [[known, UNK, UNK], [known]]
@@ -169,6 +171,13 @@ def test_unknown_words_are_replaced(run, tmp_path_factory):
     lines, hypotheses = ["a", "xx yy"], [[known], [known, UNK, UNK]]
     again = replace_unknown(run, lines, hypotheses, {"xx": "X", "yy": "Y"})
     assert again == ["A", " ".join(["A", *(word[0].upper() for word in words)])]
+    # Nor does it show that alignments are held in parts.
+    lines, hypotheses = lines[1:] * 3, hypotheses[1:] * 3
+    spy = Mock(wraps=unknown_words.score)
+    monkeypatch.setattr(unknown_words, "score", spy)
+    monkeypatch.setattr("kvnmt.inference.score.ROOM", 30)
+    thrice = replace_unknown(run, lines, hypotheses, {"xx": "X", "yy": "Y"})
+    assert thrice == again[1:] * 3 and spy.call_count == 2
 
 
 def test_the_last_of_two_rounds_is_told(tmp_path_factory):
