@@ -134,7 +134,7 @@ def test_who_is_refused_is_heard_out(runs, monkeypatch):
             yield b" " * 50_000
             time.sleep(0.1)
 
-    with started(runs, guard=guard, sending=1) as service:
+    with started(runs, guard=guard, sending=3) as service:
         for status, headers in (
             (401, {}),
             (403, {"Origin": "https://evil.example"}),
