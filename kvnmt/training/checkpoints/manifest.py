@@ -76,8 +76,8 @@ def check(folder: Path, manifest: Manifest, left_out: tuple[str, ...] = ()) -> N
     """
     with _explaining():
         files = manifest.files or {}
-        others = {n: d for n, d in files.items() if Path(n).parts[0] not in left_out}
-        check_files(folder, others)
+        others = files.keys() - {n for n in files if n.partition("/")[0] in left_out}
+        check_files(folder, {name: files[name] for name in sorted(others)})
 
 
 def _is_manifest(plain: dict[str, Any]) -> bool:
