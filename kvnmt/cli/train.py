@@ -3,7 +3,6 @@
 
 import shlex
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -15,13 +14,12 @@ from kvnmt.cli.own_code import IMPORTED
 from kvnmt.cli.program_cache import agree_on_programs
 from kvnmt.companions import gathered
 from kvnmt.console import say
-from kvnmt.errors import UserError, counted, flag
+from kvnmt.errors import UserError, counted
 from kvnmt.fields import at_least, check_fields
 from kvnmt.metrics.perplexity import perplexity
 from kvnmt.runs import train as experiment
 from kvnmt.runs.average import average
-from kvnmt.runs.config import STARTS, Experiment
-from kvnmt.runs.directory import has_checkpoint, load_experiment
+from kvnmt.runs.config import Experiment
 from kvnmt.runs.recipes import Recipe
 from kvnmt.training.loop import Result
 from kvnmt.training.shared_folder import check_shared
@@ -69,7 +67,7 @@ class Train:
             )
         with companions.together():
             agree_on_programs()
-            self._check_starts()
+            self._check_together()
             result = experiment.run(
                 self.experiment, self.run, resume=self.resume, verbose=self.verbose
             )
@@ -83,24 +81,15 @@ class Train:
         else:
             say(f"score with: kvnmt score {run} --target text")
 
-    def _check_starts(self) -> None:
-        """Refuses flags for the beginning of a run where a run is resumed."""
+    def _check_together(self) -> None:
+        """Refuses processes that do not resume the same run."""
         if len({*gathered(str(self.resume))}) > 1:
             raise UserError(
                 "some processes have --resume and others have not; give it to all of "
                 "them, or to none."
             )
-        if not self.resume:
-            return
-        check_shared(self.run)  # a process that does not see it finds no config either
-        before = load_experiment(self.run)
-        for path in STARTS if has_checkpoint(self.run) else ():
-            was, now = (attrgetter(path)(e) for e in (before, self.experiment))
-            if (now is None) != (was is None):  # folders move: see `check_kept`
-                raise UserError(
-                    f"{flag(path)} is for a training that begins, and that in "
-                    f"'{self.run}' goes on; leave it out."
-                )
+        if self.resume:
+            check_shared(self.run)  # who does not see it finds no config either
 
 
 @dataclass(frozen=True)

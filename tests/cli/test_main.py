@@ -141,15 +141,15 @@ def test_training_can_be_taken_up_again(kvnmt, tmp_path):
         (["--model.state=9"], "--model.state 9"),
         (
             ["--data.vocabularies", "nowhere"],
-            "--data.vocabularies is for a training",
+            "cannot go on with --data.vocabularies nowhere",
         ),
         (
             ["--training.warm-start", "nowhere"],
-            "--training.warm-start is for a train",
+            "cannot go on with --training.warm-start nowhere",
         ),
         (
             ["--training.source-vectors", "nowhere"],
-            "--training.source-vectors is for",
+            "cannot go on with --training.source-vectors nowhere",
         ),
     ],
 )

@@ -64,7 +64,7 @@ def test_a_run_that_one_does_not_see_is_not_resumed(tmp_path):
     both[0].mkdir()
 
     def resume(number: int) -> None:
-        Train(both[number], cast(Any, None), resume=True)._check_starts()
+        Train(both[number], cast(Any, None), resume=True)._check_together()
 
     for (error,) in in_both(resume):
         assert "process 1 does not see" in str(error)
