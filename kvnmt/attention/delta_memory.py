@@ -94,6 +94,11 @@ class Options(base.Options):
         """From how many ends the source is written."""
         return 2 if self.direction == "both" else 1
 
+    @property
+    def erases(self) -> bool:
+        """Whether a write takes more away than a decay does."""
+        return GATES[self.update].erase != "none"
+
     def shape(self, sizes: Sizes) -> Shape:
         """The heads of all directions, and the widths of one."""
         key = self.key_size or sizes.alignment
@@ -174,9 +179,8 @@ def initial_state(
     if options.update == "sum":
         return State(own, change=None)
     *heads, K, _ = own.shape
-    gates = GATES[options.update]
-    if gates.erase == "none":
-        width = 1 if gates.decay == "scalar" else K
+    if not options.erases:
+        width = 1 if GATES[options.update].decay == "scalar" else K
         return State(own, jnp.zeros((*heads, width), own.dtype))
     return State(own, jnp.broadcast_to(jnp.eye(K, dtype=own.dtype), (*heads, K, K)))
 
@@ -211,8 +215,8 @@ def write(
     made = writes(params.decoder, moment.decoder_state, heads)
     change = state.change
     if change is not None:
-        decays = made.erase is None
-        change = change + made.log_decay if decays else transit(change, made)
+        erases = options.erases
+        change = transit(change, made) if erases else change + made.log_decay
     return State(rewrite(state.own, made), change)
 
 
@@ -248,7 +252,7 @@ def _look(
 ) -> _Look:
     heads = options.ends * options.heads
     query = queries(options.update, params.W_query, moment.query, heads)
-    back = query if isinstance(state, tuple) else _unchanged(options, state, query)
+    back = query if isinstance(state, tuple) else _asked_before(options, state, query)
     theirs = read_memory(source.memory, back)
     own = jnp.zeros_like(theirs)
     if not isinstance(state, tuple):
@@ -256,15 +260,15 @@ def _look(
     return _Look(theirs, own, read_memory(source.weights, back))
 
 
-def _unchanged(
+def _asked_before(
     options: Options, state: State, query: Float[Array, "B N K"]
 ) -> Float[Array, "B N K"]:
-    """``A^T q``: what asks of the source's memory as it was what q asks of A M."""
+    """``A^T q``, which reads of the source's memory M what q reads of A M."""
     if state.change is None:
         return query
-    if GATES[options.update].erase == "none":
-        return jnp.exp(state.change) * query
-    return read_memory(state.change, query)
+    if options.erases:
+        return read_memory(state.change, query)
+    return jnp.exp(state.change) * query
 
 
 def _from_both_ends(options: Options, made: Writes) -> Writes:

@@ -13,7 +13,7 @@ from kvnmt.cli.beside import read_beside
 from kvnmt.data.words import beginning, cut, first_filled, word_places
 from kvnmt.fields import at_least
 from kvnmt.inference.config import SearchConfig
-from kvnmt.inference.describe import grouped, join, linked, read_back, sizes
+from kvnmt.inference.describe import alignment_sizes, grouped, join, linked, read_back
 from kvnmt.inference.ids import begun_ids, part_number
 from kvnmt.inference.moses import Part, entries
 from kvnmt.inference.nearest import Nearest
@@ -195,7 +195,7 @@ def _written(
         ways = translate_nbest(run.model, run.params, ids, search, advance, **request)
         if not (options.json or options.moses):
             ways = [several[:1] for several in ways]
-        parts = in_parts(sizes(ids, ways))
+        parts = in_parts(alignment_sizes(ids, ways))
         read = ((run, flat[part], ways[part]) for part in parts)
         if options.json:
             tell = partial(read_back, nbest=search.nbest > 1, limits=search.limits)

@@ -91,7 +91,7 @@ def linked(
     ]
 
 
-def sizes(
+def alignment_sizes(
     source: Sequence[Sequence[int]], translations: Sequence[Sequence[Translation]]
 ) -> Iterator[int]:
     """How many numbers the alignments of each line and all its translations are."""
