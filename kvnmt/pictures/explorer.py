@@ -32,7 +32,7 @@ _SCRIPTS = (
     "panel.js",
     "main.js",  # starts the page, so it comes last
 )
-_LIVE = (*_SCRIPTS, "live.js")
+_LIVE = (*_SCRIPTS, "forced.js", "live.js")  # the last one starts it
 _FRAME = (
     '<iframe srcdoc="{page}" title="{title}" sandbox="allow-scripts" '
     'style="width: 100%; height: {height}px; border: 1px solid #bbb"></iframe>'

@@ -9,7 +9,8 @@ import pytest
 
 import kvnmt
 
-PAGE = Path(kvnmt.__file__).parent / "pictures" / "page" / "live.js"
+PAGE = Path(kvnmt.__file__).parent / "pictures" / "page"
+SCRIPTS = [PAGE / name for name in ("forced.js", "live.js")]
 NODE = shutil.which("node")
 # What the page's other scripts and the browser give it.
 AROUND = r"""
@@ -100,7 +101,8 @@ console.log(calls.join());
 
 def says(script: str) -> str:
     assert NODE
-    program = f"{AROUND}{PAGE.read_text()}(async () => {{ {script} }})();"
+    scripts = "\n".join(script.read_text() for script in SCRIPTS)
+    program = f"{AROUND}{scripts}(async () => {{ {script} }})();"
     given = {"input": program, "text": True, "capture_output": True, "timeout": 60}
     done = subprocess.run([NODE, "-"], check=False, **given)
     assert not done.stderr
