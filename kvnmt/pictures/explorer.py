@@ -33,6 +33,7 @@ _SCRIPTS = (
     "main.js",  # starts the page, so it comes last
 )
 _LIVE = (*_SCRIPTS, "forced.js", "live.js")  # the last one starts it
+_STYLES = ("explorer.css", "panels.css", "screens.css")
 _FRAME = (
     '<iframe srcdoc="{page}" title="{title}" sandbox="allow-scripts" '
     'style="width: 100%; height: {height}px; border: 1px solid #bbb"></iframe>'
@@ -120,10 +121,9 @@ def live_page(systems: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _page(data: Mapping[str, Any], live: bool = False) -> str:
-    style = _asset("explorer.css") + (_asset("live.css") if live else "")
     parts = {
         "title": html.escape(data["title"]),
-        "style": style,
+        "style": "\n".join(map(_asset, (*_STYLES, "live.css") if live else _STYLES)),
         "script": "\n".join(map(_asset, _LIVE if live else _SCRIPTS)),
         "data": _script_json(data),
         "asks": "; connect-src 'self'" if live else "",
