@@ -258,6 +258,14 @@ def test_every_mechanism_is_named():
         assert not missing, f"{page} names no {missing}"
 
 
+def test_commands_are_whole():
+    """What goes on in the next line ends in a backslash, and nothing stands between."""
+    for page in PAGES:
+        for block in blocks(str(page.relative_to(ROOT)), "sh"):
+            lines = block.replace("\\\n", " ").splitlines()
+            assert not [line for line in lines if line.lstrip().startswith("-")], page
+
+
 def test_flags_exist(kvnmt, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")  # names are not broken
     known = {f"kvnmt {name}": set[str]() for name in COMMANDS}
