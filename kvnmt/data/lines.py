@@ -7,6 +7,7 @@ The byte-order mark that some editors put before UTF-8 text is no part of it.
 
 import contextlib
 import gzip
+import io
 import zlib
 from codecs import BOM_UTF8
 from collections.abc import Iterator
@@ -31,24 +32,32 @@ _DISGUISES = {
 
 
 @contextlib.contextmanager
-def opened(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
+def opened(path: Path | str, once: bool = False) -> Iterator[BinaryIO | gzip.GzipFile]:
     """Opens a file, plain or compressed with gzip, for reading the bytes of its text.
 
+    Args:
+        path: The file.
+        once: Nobody opens it again, so that it may be a pipe.
+
     Raises:
-        UserError: The file cannot be read or decompressed, now or while it is open.
+        UserError: The file is no text, or cannot be read or decompressed, now or while
+            it is open.
     """
     try:
         with Path(path).open("rb") as raw:
-            if not raw.seekable():
+            if not (once or raw.seekable()):
                 raise UserError(
                     f"'{path}' is a pipe, and text is read several times; write it to "
                     "a file first."
                 )
-            packed = raw.read(len(GZIP)) == GZIP
-            raw.seek(0)
-            file = gzip.open(raw) if packed else raw
-            if file.read(len(BOM_UTF8)) != BOM_UTF8:
-                file.seek(0)
+            whole = raw if raw.seekable() else io.BytesIO(raw.read())
+            packed = whole.read(len(GZIP)) == GZIP
+            whole.seek(0)
+            file = gzip.open(whole) if packed else whole
+            start = file.read(max(map(len, _DISGUISES)))
+            if remedy := disguise(start):
+                raise UserError(f"'{path}' is no text: {remedy}.")
+            file.seek(len(BOM_UTF8) if start.startswith(BOM_UTF8) else 0)
             yield file
     except FileNotFoundError:
         place = "" if Path(path).is_absolute() else ", seen from the current folder"

@@ -51,7 +51,7 @@ def read_lines(path: Path | str) -> list[str]:
         UserError: The file cannot be read or decompressed, or a line of it is not
             UTF-8.
     """
-    with opened(path) as file:
+    with opened(path, once=True) as file:
         return decode_lines(file, str(path))
 
 
@@ -116,10 +116,6 @@ def count_parallel(source: Path | str, target: Path | str) -> int:
         if not count:
             raise UserError(f"'{path}' is empty; it needs one sentence per line.")
     if counts[0] != counts[1]:
-        for path in (source, target):
-            with opened(path) as file:
-                if remedy := disguise(file.read(8)):
-                    raise UserError(f"'{path}' is no text: {remedy}.")
         raise UserError(
             f"'{source}' has {counted(counts[0], 'line')} but '{target}' has "
             f"{counts[1]}; line n of one must translate line n of the other."
@@ -172,10 +168,8 @@ def tsv_blocks(
     with opened(path) as file:
         first = 1
         while lines := list(islice(file, size)):
-            remedy = disguise(lines[0]) if first == 1 else ""
             rows = [
-                _columns(line, path, i, remedy, faulty)
-                for i, line in enumerate(lines, first)
+                _columns(line, path, i, faulty) for i, line in enumerate(lines, first)
             ]
             source, target = map(list, zip(*rows))
             yield Block(source, target, first, places)
@@ -266,16 +260,14 @@ def nothing_left(unit: str) -> UserError:
 
 
 def _columns(
-    line: bytes, path: Path | str, number: int, remedy: str, faulty: Faulty
+    line: bytes, path: Path | str, number: int, faulty: Faulty
 ) -> tuple[bytes, bytes]:
-    """Both sides of a line; the remedy is for a file that is no text."""
+    """Both sides of a line."""
     columns = bare(line).split(b"\t")
     if not line.strip():
         columns = [b"", b""]
     if len(columns) == 2:
         return columns[0], columns[1]
-    if remedy:
-        raise UserError(f"'{path}' is no text: {remedy}.")
     if faulty == "skip":
         return b"", b""
     raise OptionError(

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.lines import disguise, opened
+from kvnmt.data.lines import opened
 from kvnmt.data.vocabularies import Vocabulary
 from kvnmt.data.vocabulary import SPACE, Subwords
 from kvnmt.errors import OptionError, UserError, counted
@@ -35,8 +35,6 @@ def check_vectors(path: Path, width: int, side: str) -> None:
     """
     with opened(path) as file:
         text, number = file.readline(LINE), 1
-        if advice := disguise(text):
-            raise UserError(f"'{path}' is no text: {advice}.")
         if _is_header(text, width):
             text, number = file.readline(LINE), 2
         if b"\0" in text:

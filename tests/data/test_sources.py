@@ -18,6 +18,7 @@ from kvnmt.cli import train
 from kvnmt.data import sources
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
+from kvnmt.data.lines import GZIP
 from kvnmt.data.text import Faulty, Parallel, read_lines, read_parallel
 from kvnmt.errors import OptionError, UserError
 from tests.data.helpers import TEXT, as_files, first_batches, joined, read_split, write
@@ -61,7 +62,7 @@ def test_every_kind_gives_the_same_batches(tmp_path, kind):
 @given(st.binary())
 def test_no_text_is_taken_for_gzip(tail):
     with pytest.raises(UnicodeDecodeError):
-        (b"\x1f\x8b" + tail).decode()
+        (GZIP + tail).decode()
 
 
 @pytest.mark.parametrize("name", ["text.gz", "text.txt"])

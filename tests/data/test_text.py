@@ -6,12 +6,14 @@ import gzip
 import io
 import lzma
 import os
+from codecs import BOM_UTF8
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvnmt.data.lines import count_lines
 from kvnmt.data.text import (
     clean,
     collect,
@@ -155,8 +157,11 @@ def test_files_of_other_kinds_are_told(tmp_path, pack, remedy):
     source, target = pair(tmp_path, lines, pack(lines))
     with pytest.raises(UserError, match=f"a.trg' is no text: .*{remedy}"):
         read_parallel(source, target)
-    with pytest.raises(UserError, match=f"a.trg, line 1: .*{remedy}"):
+    with pytest.raises(UserError, match=f"a.trg' is no text: .*{remedy}"):
         read_lines(target)
+    target.write_bytes(pack(lines)[:9] + b"\n" * 40)  # as many lines
+    with pytest.raises(UserError, match=f"a.trg' is no text: .*{remedy}"):
+        read_parallel(source, target, faulty="skip")
 
 
 @pytest.mark.parametrize(
@@ -167,9 +172,9 @@ def test_files_of_other_kinds_are_told(tmp_path, pack, remedy):
 def test_pairs_of_other_kinds_are_told(tmp_path, pack, remedy):
     path = tmp_path / "pairs.tsv"
     path.write_bytes(pack("".join(f"a {n}\tb\n" for n in range(40)).encode()))
-    assert count_tsv(path) > 0
-    with pytest.raises(UserError, match=f"pairs.tsv' is no text: .*{remedy}"):
-        [*tsv_blocks(path)]
+    for reads in (count_tsv, lambda path: [*tsv_blocks(path, faulty="skip")]):
+        with pytest.raises(UserError, match=f"pairs.tsv' is no text: .*{remedy}"):
+            reads(path)
 
 
 def test_lines_of_other_columns_may_be_skipped(tmp_path):
@@ -229,9 +234,12 @@ def test_the_file_that_ends_too_early_is_named(tmp_path):
         list(parallel_blocks(source, target))
 
 
-def test_a_pipe_is_told():
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, BOM_UTF8.__add__])
+def test_a_pipe_is_read_where_once_is_enough(pack):
     read, write = os.pipe()
+    os.write(write, pack(b"a b\nc\n"))
     os.close(write)
-    with pytest.raises(UserError, match="is a pipe"):
-        read_lines(f"/dev/fd/{read}")
+    with pytest.raises(UserError, match="is a pipe, and text is read several times"):
+        count_lines(f"/dev/fd/{read}")
+    assert read_lines(f"/dev/fd/{read}") == ["a b", "c"]
     os.close(read)

@@ -16,11 +16,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.lines import disguise, opened
+from kvnmt.data.lines import opened
 from kvnmt.data.text import is_blank
 from kvnmt.data.vocabularies import Vocabulary
 from kvnmt.data.vocabulary import UNK
-from kvnmt.errors import UserError
 
 BLOCK = 1 << 22  # bytes; a block goes on to the end of its last line
 KINDS = {  # odd characters; all that `str.split` takes for a space is among them
@@ -106,12 +105,8 @@ def scan(
     reading = _Pass(index, vocabulary)
     with opened(path) as file:
         reading.bytes = file.tell()  # a byte-order mark
-        start = file.read(block)
-        if remedy := disguise(start):
-            raise UserError(f"'{path}' is no text: {remedy}.")
-        while start:
+        while start := file.read(block):
             reading.add(start + file.readline())  # whole lines
-            start = file.read(block)
     return reading.scan(str(path))
 
 
