@@ -12,7 +12,7 @@ from kvnmt.data.scripts import unspaced
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import UNK
 from kvnmt.data.words import split_words
-from kvnmt.errors import flag
+from kvnmt.errors import counted, flag
 
 CUT = 0.02  # share of words
 JOINER = "\uffed"  # of OpenNMT's tokenizer
@@ -52,6 +52,21 @@ def of_whole_lines(pairs: Sequence[Tokenised]) -> str:
                 "of whole lines and guide the attention nowhere; segment the text."
             )
     return ""
+
+
+def of_other_blanks(pairs: Sequence[Tokenised]) -> str:
+    """A warning of links between words in text with blanks that aligners split at."""
+    lines = [line for part in pairs for line in chain(*part.text[:2])]
+    count = sum(len(line.split()) != len(split_words(line)) for line in lines)
+    if not count:
+        return ""
+    return (
+        f"warning: {counted(count, 'line')} of the validation text "
+        f"{'has' if count == 1 else 'have'} other blanks than ASCII spaces, such as "
+        "no-break ones: many aligners (eflomal, awesome-align) split words there and "
+        "kvnmt does not, so that links would be of other words; replace such blanks in "
+        "all text."
+    )
 
 
 def mostly_characters(config: DataConfig, vocabularies: Vocabularies) -> str:

@@ -79,7 +79,7 @@ def load_corpora(
     )
     warnings = [advice.cut_before(vocabularies, pairs)]
     if config.links:
-        warnings.append(advice.of_whole_lines(pairs))
+        warnings += [advice.of_whole_lines(pairs), advice.of_other_blanks(pairs)]
     if trained is None:
         warnings.append(advice.mostly_characters(config, vocabularies))
     return Corpora(

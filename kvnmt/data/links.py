@@ -44,7 +44,8 @@ def outside(links: Links, source: int, target: int) -> str:
             return (
                 f"link {i}-{j} lies outside a pair of {source} source and {target} "
                 "target words (counted from 0); check that the sides are not swapped, "
-                "and that words are linked, not pieces of them"
+                "and that what is linked is words between ASCII spaces: no pieces, and "
+                "no words that other blanks part"
             )
     return ""
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvnmt.console import counting
-from kvnmt.data.scripts import unspaced
+from kvnmt.data.scripts import eastern, unspaced
 from kvnmt.evaluation.base import Column, Report, System, Test
 from kvnmt.metrics.bleu import corpus_chrf, corpus_ter
 
@@ -18,9 +18,7 @@ NOTE = (
     "TER: insertions, deletions, substitutions and shifts for 100 words of the "
     "reference; less is better"
 )
-UNSPACED = (
-    "reference: no spaces between words; TER takes ideographs for words, chrF2++ lines"
-)
+UNSPACED = "reference: no spaces between words; {}, chrF2++ lines"
 
 
 def check(test: Test, systems: Sequence[System]) -> None:
@@ -47,5 +45,6 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
         )
         notes = [f"TER: {ter.signature}", f"chrF2++: {chrf.signature}"]
     if unspaced(test.reference):
-        notes.append(UNSPACED)
+        parts = "ideographs" if eastern(test.reference) else "what spaces part"
+        notes.append(UNSPACED.format(f"TER takes {parts} for words"))
     return Report("edits", COLUMNS, rows, [*notes, NOTE])

@@ -17,7 +17,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from kvnmt.data.scripts import unspaced
+from kvnmt.data.scripts import eastern, unspaced
 from kvnmt.errors import UserError, unknown_name
 
 AT_ONCE = 20  # sentences whose edits are counted between two looks at the clock
@@ -111,11 +111,14 @@ def corpus_ter(
 ) -> Score:
     """Scores sentences with TER: edits for 100 words of the references.
 
-    Ideographs of text without spaces count as words. ``advance`` is told how many
+    Ideographs of text without spaces count as words. (Thai and the like has none: there
+    a phrase between spaces counts as a word.) ``advance`` is told how many
     sentences were scored, each time some more were: they take their time.
     """
     check_counts(hypotheses, references, *more)
-    cut = unspaced(references)  # either does nothing of this without the other
+    cut = unspaced(references) and eastern(
+        references
+    )  # either does nothing of this without the other
     choices: Any = {"normalized": cut, "asian_support": cut}
     choices["case_sensitive"] = not lowercase
     metric, edits, words = TER(**choices), 0.0, 0.0
@@ -252,11 +255,14 @@ def mistaken(lines: Sequence[str], tokenize: str) -> tuple[str, str] | None:
     Returns:
         What is wrong, as a part of a sentence, and what to give instead.
     """
-    if tokenize in BY_SPACES and unspaced(lines):
+    blind, instead = BY_SPACES, "zh, ja-mecab, ko-mecab or char"
+    if not eastern(lines):  # but Thai or the like, if anything
+        blind, instead = BY_SPACES | {"zh"}, "char or flores200"
+    if tokenize in blind and unspaced(lines):
         return (
             "references have no spaces between words, so that BLEU by "
             f"{tokenize} compares whole lines or parts of them",
-            "zh, ja-mecab, ko-mecab or char",
+            instead,
         )
     ends = sum(line.endswith(" .") for line in lines)
     if tokenize != "13a" or 2 * ends < len(lines) or not ends:

@@ -112,6 +112,16 @@ def test_links_of_text_without_spaces_are_told(tmp_path, side):
     assert f"the {side} has no spaces between words" in told
 
 
+def test_links_of_text_with_other_blanks_are_told(tmp_path):
+    lines = ["a\u00a0b c|X Y", "a b|X\u3000Y"]
+    links = tmp_path / "links"
+    links.write_text("0-0 1-1\n0-0\n")
+    config = write(tmp_path, lines, lines, vocabulary="words")
+    assert not load_corpora(config).warnings
+    (told,) = load_corpora(dataclasses.replace(config, links=links)).warnings
+    assert "2 lines of the validation text have other blanks" in told
+
+
 @pytest.mark.parametrize("side", ["source", "target", "valid_source", "valid_target"])
 def test_a_file_that_is_not_given_is_told_by_its_field(tmp_path, side):
     config = write(tmp_path, ["a|X"], ["a|X"])

@@ -156,11 +156,17 @@ def test_edits_count_case_and_further_references_as_asked():
 def test_edits_of_text_without_spaces_are_explained():
     """Of the reference; nothing of the source is looked at."""
     spaced, whole = ["a b c"] * 9, ["\u732b\u304c\u5ea7\u308b\u3002" * 4] * 9
-    told = "TER takes ideographs for words, chrF2++ lines"
-    for source, reference, count in ((whole, spaced, 0), (spaced, whole, 1)):
+    thai = ["\u0e41\u0e21\u0e27\u0e19\u0e31\u0e48\u0e07" * 2] * 9
+    told = "TER takes {} for words, chrF2++ lines"
+    for source, reference, taken in (
+        *((whole, spaced, ""), (spaced, whole, "ideographs")),
+        (spaced, thai, "what spaces part"),
+    ):
         test = Test(reference, source)
         (report,) = reports("edits", test, given(ours=reference))
-        assert sum(told in note for note in report.notes) == count
+        explained = [note for note in report.notes if "no spaces between" in note]
+        assert len(explained) == bool(taken)
+        assert all(told.format(taken) in note for note in explained)
         assert not any("segment the text" in note for note in report.notes)
 
 

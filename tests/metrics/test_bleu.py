@@ -17,6 +17,9 @@ from kvnmt.metrics.bleu import (
 )
 
 PLAIN = Settings("none")
+THAI = [
+    "\u0e41\u0e21\u0e27\u0e19\u0e31\u0e48\u0e07\u0e1a\u0e19\u0e40\u0e2a\u0e37\u0e48\u0e2d"
+] * 2
 SENTENCES = ["the cat sat on the mat .", "there is a second sentence here ."]
 
 
@@ -25,6 +28,14 @@ def test_identical_texts_score_100(metric):
     result = metric(SENTENCES, SENTENCES)
     assert result.score == pytest.approx(100)
     assert "nrefs:1" in result.signature
+
+
+@pytest.mark.parametrize("tokenize", ["13a", "none", "intl", "zh"])
+def test_text_without_spaces_or_ideographs_is_told(tokenize):
+    """Thai, of which sacreBLEU's tokenizer of Chinese parts nothing."""
+    _, instead = bleu.mistaken(THAI, tokenize) or ("", "")
+    assert instead == "char or flores200"
+    assert not bleu.mistaken(THAI, "char")
 
 
 def test_text_that_seems_tokenised_is_told():
@@ -122,7 +133,8 @@ def test_edits_by_hand():
 def test_ideographs_without_spaces_are_edited_one_by_one():
     result = corpus_ter(["\u732b" * 9 + "\u72ac"], ["\u732b" * 10])
     assert result.score == pytest.approx(10) and "asian:yes" in result.signature
-    assert "asian:no" in corpus_ter(SENTENCES, SENTENCES).signature
+    for lines in (SENTENCES, THAI):
+        assert "asian:no" in corpus_ter(lines, lines).signature
 
 
 def test_signature_names_the_choices():
