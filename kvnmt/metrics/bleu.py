@@ -21,7 +21,7 @@ from kvnmt.data.scripts import eastern, unspaced
 from kvnmt.errors import UserError, unknown_name
 
 AT_ONCE = 20  # sentences whose edits are counted between two looks at the clock
-BY_SPACES = frozenset(["13a", "none", "intl"])  # tokenizers that part no ideographs
+WHOLE = {"13a", "none", "intl"}  # tokenizers that part no ideographs
 
 
 def check_tokenizer(name: str) -> None:
@@ -111,14 +111,12 @@ def corpus_ter(
 ) -> Score:
     """Scores sentences with TER: edits for 100 words of the references.
 
-    Ideographs of text without spaces count as words. (Thai and the like has none: there
-    a phrase between spaces counts as a word.) ``advance`` is told how many
-    sentences were scored, each time some more were: they take their time.
+    Ideographs of text without spaces count as words; Thai and the like has none.
+    ``advance`` is told how many more were scored, now and then: they take their time.
     """
     check_counts(hypotheses, references, *more)
-    cut = unspaced(references) and eastern(
-        references
-    )  # either does nothing of this without the other
+    cut = unspaced(references) and eastern(references)
+    # Either of the first two does nothing of this without the other.
     choices: Any = {"normalized": cut, "asian_support": cut}
     choices["case_sensitive"] = not lowercase
     metric, edits, words = TER(**choices), 0.0, 0.0
@@ -255,15 +253,12 @@ def mistaken(lines: Sequence[str], tokenize: str) -> tuple[str, str] | None:
     Returns:
         What is wrong, as a part of a sentence, and what to give instead.
     """
-    blind, instead = BY_SPACES, "zh, ja-mecab, ko-mecab or char"
+    blind, instead = WHOLE, "zh, ja-mecab, ko-mecab or char"
     if not eastern(lines):  # but Thai or the like, if anything
-        blind, instead = BY_SPACES | {"zh"}, "char or flores200"
+        blind, instead = {*WHOLE, "zh"}, "char or flores200"
     if tokenize in blind and unspaced(lines):
-        return (
-            "references have no spaces between words, so that BLEU by "
-            f"{tokenize} compares whole lines or parts of them",
-            instead,
-        )
+        what = "references have no spaces between words, so that BLEU by "
+        return f"{what}{tokenize} compares whole lines or parts of them", instead
     ends = sum(line.endswith(" .") for line in lines)
     if tokenize != "13a" or 2 * ends < len(lines) or not ends:
         return None

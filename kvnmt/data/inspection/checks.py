@@ -14,7 +14,7 @@ from kvnmt.data.inspection.findings import (
     Severity,
     line_numbers,
 )
-from kvnmt.data.inspection.scan import WINDOWS, Scan
+from kvnmt.data.inspection.scan import LOST, WINDOWS, Scan
 from kvnmt.errors import counted
 
 # Of each kind of odd character: its severity, its name and what follows from it.
@@ -28,8 +28,14 @@ ODD: dict[str, tuple[Severity, str, str]] = {
     "next-line": ("warning", "U+0085 next-line character", _SPLITS),
     "form-feed": ("warning", "form feed", _SPLITS),
     "vertical-tab": ("warning", "vertical tab", _SPLITS),
+    "information-separator": ("warning", "U+001C to U+001E separator", _SPLITS),
     "byte-order-mark": ("warning", "U+FEFF byte-order mark", _STICKS),
     "control": ("warning", "control character", _STICKS),
+    LOST: (
+        "warning",
+        "U+FFFD replacement character",
+        "another program could not decode what was there; make the text again",
+    ),
     "zero-width": ("note", "zero-width character", "words may differ by them unseen"),
     "tab": ("note", "tab", _JOINS),
     "odd-space": ("note", "space other than the ASCII one", _JOINS),

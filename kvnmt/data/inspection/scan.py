@@ -22,6 +22,7 @@ from kvnmt.data.vocabularies import Vocabulary
 from kvnmt.data.vocabulary import UNK
 
 BLOCK = 1 << 22  # bytes; a block goes on to the end of its last line
+LOST = "lost"  # what another program put in the place of bytes
 KINDS = {  # odd characters; all that `str.split` takes for a space is among them
     "carriage-return": "\r",  # but one before a line feed
     "line-separator": "\u2028",
@@ -30,8 +31,10 @@ KINDS = {  # odd characters; all that `str.split` takes for a space is among the
     "form-feed": "\f",
     "vertical-tab": "\v",
     "byte-order-mark": "\ufeff",
-    "control": "\0-\x08\x0e-\x1f\x7f-\x84\x86-\x9f",
-    "zero-width": "\u200b-\u200f\u2060",
+    "information-separator": "\x1c-\x1e",
+    "control": "\0-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f",
+    LOST: "\ufffd",
+    "zero-width": "\xad\u200b-\u200f\u202a-\u202e\u2060-\u206f",
     "tab": "\t",
     "odd-space": "\xa0\u1680\u2000-\u200a\u202f\u205f\u3000",
 }
@@ -190,15 +193,18 @@ class _Pass:
 
     def _add_odd(self, lines: list[str]) -> None:
         """Counts the odd characters of every line."""
-        for i, line in enumerate(lines):
+        broken = {fault.line for fault in self.undecodable if fault.line > self.lines}
+        for number, line in enumerate(lines, self.lines + 1):
             if not ODD_CHARACTER.search(line):
                 continue
             if line.endswith("\r"):
-                self._count(WINDOWS, self.lines + i + 1, 1)
+                self._count(WINDOWS, number, 1)
                 line = line[:-1]
             for kind, pattern in _KINDS.items():
+                if number in broken and kind == LOST:
+                    continue  # put there by the pass itself
                 if count := len(pattern.findall(line)):
-                    self._count(kind, self.lines + i + 1, count)
+                    self._count(kind, number, count)
 
     def _count(self, kind: str, line: int, count: int) -> None:
         self.odd.setdefault(kind, Odd(line)).count += count

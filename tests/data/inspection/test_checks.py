@@ -31,7 +31,14 @@ def test_different_line_counts_are_an_error(tmp_path):
         ("\f", "form-feed", "warning"),
         ("\v", "vertical-tab", "warning"),
         ("\ufeff", "byte-order-mark", "warning"),
+        ("\x1c", "information-separator", "warning"),
+        ("\x1e", "information-separator", "warning"),
         ("\0", "control", "warning"),
+        ("\x1f", "control", "warning"),
+        ("\ufffd", "lost", "warning"),
+        ("\xad", "zero-width", "note"),
+        ("\u202e", "zero-width", "note"),
+        ("\u2069", "zero-width", "note"),
         ("\x1b", "control", "warning"),
         ("\x9f", "control", "warning"),
         ("\t", "tab", "note"),
@@ -81,6 +88,7 @@ def test_what_is_not_utf8_is_left_out_where_it_is_skipped(tmp_path):
     assert only(stopped, "undecodable").severity == "error"
     report = look_bytes(tmp_path, source, target, min_count=1, faulty="skip")
     assert only(report, "undecodable").severity == "note" and not report.serious
+    assert "lost" not in names(report)  # nobody lost it before
     assert (report.pairs, report.dropped) == (1, Dropped(empty=1, undecodable=2))
     assert [file.unknown for file in report.files] == [4, 1]
     paths = tmp_path / "a.src", tmp_path / "a.trg"
