@@ -10,7 +10,8 @@
 Numbers count lines of the input from 0; log-probabilities are in nats, and scores are
 what the search ranked by. Links are between words, as Pharaoh writes them: ``0-0 1-2``.
 ``|||`` in a translation is written ``&#124;&#124;&#124;``, as Moses escapes it. Lists
-of other programs are read, too: they may have more features, or none.
+of other programs are read, too: they may have more features, or none, and links or
+``WordScores=`` before the features, as Marian writes them.
 """
 
 import math
@@ -28,6 +29,7 @@ from kvnmt.inference.translate import Translation
 from kvnmt.metrics.links import format_pharaoh
 
 BAR, ESCAPED = "|||", "&#124;" * 3
+_BEFORE = re.compile(r"(\d+-\d+ ?)*|WordScores=.*")  # what may be before features
 
 
 class Part(NamedTuple):
@@ -56,7 +58,7 @@ class Listed(NamedTuple):
     """An entry of a list that was read, in the fields that it has."""
 
     number: int  # of its line, from 0
-    fields: tuple[str, ...]  # translation, features, score, what else there is
+    fields: tuple[str, ...]  # translation, features, score; others before and behind
     score: float = 0.0  # what its list is ranked by
 
     @property
@@ -67,7 +69,8 @@ class Listed(NamedTuple):
     @property
     def features(self) -> str:
         """Names and values, as they stand; empty where there are none."""
-        return self.fields[1] if self.fields[1:] else ""
+        place = _features(self.fields)
+        return self.fields[place] if self.fields[place:] else ""
 
     def also(self, feature: str, value: float, more: float | None) -> "Listed":
         """The entry with one more feature.
@@ -78,11 +81,12 @@ class Listed(NamedTuple):
             more: What is added to the score, if it is to change.
         """
         features = f"{self.features} {feature}= {value:.6f}".strip()
-        score, others = self.score, [*self.fields[2:]]
+        place = _features(self.fields)
+        score, others = self.score, [*self.fields[place + 1 :]]
         if more is not None:
             score += more
             others[:1] = [f"{score:.6f}"]
-        return Listed(self.number, (self.fields[0], features, *others), score)
+        return Listed(self.number, (*self.fields[:place], features, *others), score)
 
     def __str__(self) -> str:
         """As a line."""
@@ -122,15 +126,25 @@ def read_lists(path: Path, lines: int | None = None) -> Iterator[Listed]:
 
 def _score(fields: Sequence[str], where: str) -> float:
     """What an entry is ranked by: 0 where it has none."""
-    if len(fields) < 3:
+    place = _features(fields) + 1
+    if len(fields) <= place:
         return 0.0
     try:
-        score = float(fields[2])
+        score = float(fields[place])
     except ValueError:
         score = math.nan
     if math.isnan(score):
-        raise UserError(f"{where}: the score {fields[2]!r} of the entry is no number.")
+        raise UserError(
+            f"{where}: the score {fields[place]!r} of the entry is no number."
+        )
     return score
+
+
+def _features(fields: Sequence[str]) -> int:
+    """Where the features stand: behind the translation, and what Marian puts there."""
+    others = (n for n, x in enumerate(fields) if n and not _BEFORE.fullmatch(x))
+    place = next(others, 1)
+    return place if "= " in "".join(fields[place : place + 1]) else 1
 
 
 def entries(run: Trained, parts: Sequence[Part]) -> list[Entry]:

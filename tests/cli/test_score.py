@@ -138,6 +138,27 @@ def test_what_is_escaped_is_read_as_it_was(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("before", "features"),
+    [
+        ("", "F0= -2"),
+        ("0-0 1-1 ||| ", "F0= -2"),
+        ("0-0 ||| WordScores= -1 -1 ||| ", "F0= -2 F1= -1"),
+        (" ||| ", "F0= -2"),  # a translation of which nothing is linked
+        ("", "0-0"),  # features that have no names
+    ],
+)
+def test_lists_of_marian_are_read(tmp_path, before, features):
+    """Which may have links and scores of words before the features."""
+    line = f"0 ||| a b ||| {before}{features} ||| -1.5"
+    (tmp_path / "lists").write_text(f"{line}\n")
+    (entry,) = read_lists(tmp_path / "lists")
+    assert (entry.text, entry.features, entry.score) == ("a b", features, -1.5)
+    more = str(entry.also("Score", -3, 0.5))
+    wanted = f"0 ||| a b ||| {before}{features} Score= -3.000000 ||| -1.000000"
+    assert more.replace("  ", " ") == wanted.replace("  ", " ")
+
+
+@pytest.mark.parametrize(
     "text, said",
     [
         ("", "is empty; it needs n-best lists"),
