@@ -2,7 +2,7 @@
 """The command that aligns given pairs, and what scoring them needs, too."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from kvnmt.cli.flags import check_direction, check_reverse
 from kvnmt.console import counting, print_json
 from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
 from kvnmt.data.links import Links
-from kvnmt.data.text import Parallel, read_parallel
+from kvnmt.data.text import Parallel, clean, count_parallel, parallel_blocks
 from kvnmt.data.vocabulary import EOS
 from kvnmt.errors import UserError
 from kvnmt.fields import check_fields
@@ -69,15 +69,14 @@ class Align(Batched):
                 "--reverse."
             )
         run, rounds = load_aligner(self.run)
-        text = read_pairs(run, self.source, self.target)
+        count, blocks = read_pairs(run, self.source, self.target, self.batch_size)
         number = rounds if self.round is None else self.round
         if not 1 <= number <= rounds:
             last = f"1 to {rounds}" if rounds > 1 else "1, the only one of this system"
             raise UserError(f"--round is {self.round} but must be {last}.")
         chosen, other = number - 1, self._other(run)
-        with counting("aligning", len(text.target), [sys.stdout]) as advance:
-            for part in windows(text, self.batch_size):
-                source, target = text.source[part], text.target[part]
+        with counting("aligning", count, [sys.stdout]) as advance:
+            for source, target in parts(blocks, self.batch_size):
                 forced = force_lines(
                     run, source, target, advance, self.limits, scored=False
                 )
@@ -124,6 +123,15 @@ def _record(
     }
 
 
+def parts(
+    texts: Iterable[Parallel], least: int
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Both sides of all `windows` of the texts, one after the other."""
+    for text in texts:
+        for part in windows(text, least):
+            yield text.source[part], text.target[part]
+
+
 def windows(text: Parallel, least: int = 0) -> Iterator[slice]:
     """Parts of the text; an alignment is as large as both sides are long.
 
@@ -142,14 +150,30 @@ def windows(text: Parallel, least: int = 0) -> Iterator[slice]:
         yield slice(first, len(text.target))
 
 
-def read_pairs(run: Run, source: Path | None, target: Path) -> Parallel:
-    """The lines of pairs; a language model's source is what it writes, too.
+def read_pairs(
+    run: Run, source: Path | None, target: Path, least: int = 0
+) -> tuple[int, Iterator[Parallel]]:
+    """How many pairs there are, and the pairs, some thousands at a time.
+
+    A language model's source is what it writes, too. All text is looked at before the
+    first pair is given, and none is kept.
+
+    Args:
+        run: What reads the pairs.
+        source: A file; None for a language model.
+        target: A file.
+        least: How many pairs may stand together at least.
 
     Raises:
         UserError: A file cannot be read, or is of no use to the run.
     """
     check_source(run, source)
-    return read_parallel(source or target, target, faulty="keep")
+    files = source or target, target
+    count = count_parallel(*files)
+    for block in parallel_blocks(*files):
+        clean(block, "keep")
+    blocks = parallel_blocks(*files, max(WINDOW, least))
+    return count, (clean(block, "keep") for block in blocks)
 
 
 def check_source(run: Run, source: Path | None) -> None:

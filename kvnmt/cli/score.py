@@ -3,6 +3,7 @@
 
 import math
 import sys
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, replace
 from itertools import groupby, islice, repeat
@@ -12,7 +13,7 @@ from typing import Any, Literal
 import tyro
 
 from kvnmt.cli.ensembling import Ensembling
-from kvnmt.cli.pairs import Batched, check_source, read_pairs, windows
+from kvnmt.cli.pairs import Batched, check_source, parts, read_pairs
 from kvnmt.console import counting, print_json, say
 from kvnmt.data.text import Parallel, read_lines
 from kvnmt.errors import UserError, counted
@@ -64,35 +65,34 @@ class Score(Batched, Ensembling):
         check_fields(self)
         check_together(self)
         run = load_ensemble([self.run, *self.ensemble], self.joined)
-        text, listed = self._read(run)
-        sums, count = [], 0
+        pairs, texts, listed = self._read(run)
+        sums, count, empty = array("d"), 0, 0
 
-        def scored() -> Iterator[Scored]:
-            nonlocal count
-            for part in windows(text, self.batch_size):  # all would fill the memory
-                source, target = text.source[part], text.target[part]
-                for pair in score_lines(
+        def scored() -> Iterator[tuple[str, Scored]]:
+            nonlocal count, empty
+            for source, target in parts(texts, self.batch_size):
+                scores = score_lines(
                     run, source, target, advance, aligned=False, limits=self.limits
-                ):
-                    sums.append(pair.log_prob)
-                    count += len(pair.token_log_probs)
-                    yield pair
+                )
+                for read, line, score in zip(source, target, scores, strict=True):
+                    sums.append(score.log_prob)
+                    count += len(score.token_log_probs)
+                    empty += not (read.strip() and line.strip())
+                    yield line, score
 
-        with counting("scoring", len(text.target), [sys.stdout]) as advance:
+        with counting("scoring", pairs, [sys.stdout]) as advance:
             if listed and not self.json:
-                self._print_lists(run, listed, scored())
+                self._print_lists(run, listed, (score for _, score in scored()))
             else:
                 numbers = [{"number": entry.number} for entry in listed]
-                pairs = zip(text.target, scored(), strict=True)
-                for about, (line, pair) in zip(numbers or repeat({}), pairs):
-                    self._print(run, line, pair, about)
+                for about, (line, score) in zip(numbers or repeat({}), scored()):
+                    self._print(run, line, score, about)
         total = math.fsum(sums)
         say(
-            f"{counted(len(sums), 'pair')}, {counted(count, 'token')}, "
+            f"{counted(pairs, 'pair')}, {counted(count, 'token')}, "
             f"log-probability {total:.2f}, perplexity {perplexity(total, count):.3f}"
         )
-        pairs = zip(text.source, text.target)
-        if empty := sum(not (x.strip() and y.strip()) for x, y in pairs):
+        if empty:
             say(
                 f"warning: {counted(empty, 'pair')} with an empty side; what is scored "
                 "there is no translation."
@@ -103,10 +103,11 @@ class Score(Batched, Ensembling):
         """What the log-probability is called in the lists."""
         return "Score" if self.feature is None else self.feature
 
-    def _read(self, run: Run) -> tuple[Parallel, list[Listed]]:
-        """The pairs, and the entries of lists that they are from."""
+    def _read(self, run: Run) -> tuple[int, Iterable[Parallel], list[Listed]]:
+        """How many pairs, the pairs, and the entries of lists that they are from."""
         if self.target:
-            return read_pairs(run, self.source, self.target), []
+            count, texts = read_pairs(run, self.source, self.target, self.batch_size)
+            return count, texts, []
         assert self.nbest
         check_source(run, self.source)
         if self.backward and not self.source:
@@ -133,7 +134,7 @@ class Score(Batched, Ensembling):
         targets = [entry.text for entry in listed]
         sources = [lines[entry.number] for entry in listed] if lines else targets
         pairs = (targets, sources) if self.backward else (sources, targets)
-        return Parallel(*pairs), listed
+        return len(listed), [Parallel(*pairs)], listed
 
     def _print_lists(
         self, run: Run, listed: list[Listed], scored: Iterable[Scored]

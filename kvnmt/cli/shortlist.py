@@ -11,7 +11,7 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from kvnmt.cli.pairs import Batched, windows
+from kvnmt.cli.pairs import Batched, parts
 from kvnmt.console import counting, say
 from kvnmt.data.config import DataConfig, longest
 from kvnmt.data.encoding import tokenised
@@ -111,8 +111,7 @@ def _by_attention(
     left_out.faulty += len(block.source) - len(text.source)
     limit = longest(run.experiment.data, run.vocabularies.kinds)
     links = [np.zeros((0, 2), np.int64)]  # perhaps no pair is left of the block
-    for part in windows(text, limits[0]):
-        pairs = text.source[part], text.target[part]
+    for pairs in parts([text], limits[0]):
         some, long = attended_links(run, *pairs, limit, limits)
         links.append(some)
         left_out.long += long

@@ -174,8 +174,18 @@ def test_parts_of_a_text_make_the_whole(
     given += ["--reverse", str(other)] if command == "align" else ["--json"]
     cli.main(given)
     whole = capsys.readouterr()
+    read = pairs.parallel_blocks
+    sizes = []
+
+    def blocks(*given):
+        for block in read(*given):
+            sizes.append(len(block.source))
+            yield block
+
     monkeypatch.setattr(pairs, "WINDOW", 2)
-    cli.main(given)
+    monkeypatch.setattr(pairs, "parallel_blocks", blocks)
+    cli.main([*given, "--batch-size", "2"])
+    assert sizes == [3, 2, 1]  # looked at, then read again in parts
     parts = capsys.readouterr()
     assert parts.err.splitlines()[-1:] == whole.err.splitlines()[-1:]
     assert len(parts.out.splitlines()) == 3
@@ -187,6 +197,21 @@ def test_parts_of_a_text_make_the_whole(
         assert ours["tokens"] == theirs["tokens"]
         logs = ours["token_log_probs"], theirs["token_log_probs"]
         np.testing.assert_allclose(*logs, atol=1e-5)
+
+
+@pytest.mark.parametrize("command", ["score", "align"])
+def test_nothing_is_printed_of_text_with_a_faulty_line(
+    folder, tmp_path, capsys, monkeypatch, command
+):
+    paths = tmp_path / "source", tmp_path / "target"
+    paths[0].write_bytes(b"a b\nb\na\n")
+    paths[1].write_bytes(b"A\nB\n\xe4\n")
+    monkeypatch.setattr(pairs, "WINDOW", 1)
+    given = [command, str(folder), "--batch-size", "1"]
+    with pytest.raises(SystemExit):
+        cli.main([*given, "--source", str(paths[0]), "--target", str(paths[1])])
+    said = capsys.readouterr()
+    assert not said.out and "target, line 3: byte 1 (0xe4) is not UTF-8" in said.err
 
 
 def test_the_align_command(folder, run, pair, capsys):
