@@ -78,7 +78,7 @@ class Explore(Ensembling):
             blocks = parallel_blocks(self.source, self.reference, self.first)
             text = clean(next(blocks), "keep")
             return text.source, text.target
-        with opened(self.source, once=True) as file:
+        with opened(self.source) as file:
             source = decode_lines(islice(file, self.first), str(self.source))
         if not source:
             raise UserError(f"'{self.source}' is empty; there is nothing to look at.")

@@ -114,9 +114,9 @@ def rounds_of(model: Model, params: Params) -> int:
     return len(_traced(model, params).features.alignments)
 
 
-def looks_back(model: Model, params: Params) -> bool:
-    """Whether a model looks at earlier target words by self-attention."""
-    return bool(_traced(model, params).self_attention)
+def looks_back(model: Model, params: Params) -> int:
+    """How many mechanisms of a model look at earlier target words by self-attention."""
+    return len(_traced(model, params).self_attention)
 
 
 def _traced(model: Model, params: Params) -> Any:

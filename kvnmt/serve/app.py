@@ -122,8 +122,10 @@ class Answers:
         try:
             self._admit(request.headers)
         except Refusal:
-            with contextlib.suppress(Refusal):
-                await read_body(request, self.limits, kept=False)
+            # Who waits to be asked for the body has not begun to send it.
+            if request.headers.get("expect", "").lower() != "100-continue":
+                with contextlib.suppress(Refusal):
+                    await read_body(request, self.limits, kept=False)
             raise
         return read_json(await read_body(request, self.limits))
 

@@ -114,8 +114,7 @@ def matrices(run: Run) -> int:
         return rounds  # the means; see `outputs`
     memory = len(Changes._fields) if has_memory(config) else 0
     signs = config.built_attention.weighed_heads if has_signs(config) else 0
-    # The decoder may look back, and so may what it knows of earlier words.
-    return rounds * (1 + memory + signs) + 2 * looks_back(run.model, run.params)
+    return rounds * (1 + memory + signs) + looks_back(run.model, run.params)
 
 
 def _score(batch: Batch) -> Records:

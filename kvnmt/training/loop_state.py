@@ -124,8 +124,9 @@ def last_rate(job: Job, progress: Progress, step: int) -> float:
 def _keep_sums(job: Job, state: LoopState, before: Mapping[str, Any]) -> None:
     """Drops sums of steps that had other losses: a loss is of the steps it was in."""
     former = before.get("config", {}).get("objective")
-    if former and any(
-        bool(former.get(name)) != bool(getattr(job.objective, name)) for name in TERMS
+    if former and (
+        former.get("atteos_rounds") != job.objective.atteos_rounds
+        or any(bool(former.get(n)) != bool(getattr(job.objective, n)) for n in TERMS)
     ):
         state.progress.sums, state.progress.logged = Sums(), Sums()
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`kvnmt.check`: a sound attention passes, and each law catches what breaks it."""
 
+from dataclasses import replace
 from importlib import import_module
 from types import SimpleNamespace
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -76,6 +78,37 @@ def test_sound_mechanisms_hold():
         assert [verdict.law for verdict in verdicts.laws] == ["runs", *NAMES]
         assert {verdict.outcome for verdict in verdicts.laws} == {"holds"}
     assert check(dot, dot.Options(score="general")).hold
+
+
+def test_a_memory_may_learn_how_it_begins_and_write_words():
+    """Parameters of a State that has begun, and of a word that is not the first."""
+    memory = kv_memory.build(kv_memory.Options())
+
+    def init(key, sizes, weights):
+        words, start, key = jax.random.split(key, 3)
+        return {
+            "memory": memory.init(key, sizes, weights),
+            "start": weights.matrix(start, (1, sizes.annotation)),
+            "words": weights.matrix(words, (sizes.embedding, sizes.state)),
+        }
+
+    def write(params, source, state, moment):
+        told = moment.decoder_state * (moment.embedded @ params["words"])
+        moment = replace(moment, decoder_state=told)
+        return memory.write(params["memory"], source, state, moment)
+
+    begun = memory._replace(
+        init=init,
+        prepare=lambda params, *text: memory.prepare(params["memory"], *text),
+        initial_state=lambda params, source: kv_memory.State(
+            keys=source.values + params["start"]
+        ),
+        read=lambda params, *now: memory.read(params["memory"], *now),
+        write=write,
+        explain=None,
+    )
+    (law,) = [law for law in LAWS if law.name == "reach"]
+    assert not [*law.violations(make_trial(begun))]
 
 
 def test_as_many_earlier_states_as_source_words_are_no_slots():

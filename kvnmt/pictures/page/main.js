@@ -230,7 +230,6 @@ const KEYS = {
   '/': () => byId('filter').focus(),
   '?': openManual,
 };
-const KEYS_WITHOUT_SENTENCES = ['t', '/', '?'];
 const KEYS_IN_FILTER = ['ArrowUp', 'ArrowDown'];
 
 function pressed(event) {
@@ -241,8 +240,7 @@ function pressed(event) {
     return leaveFilter(event);
   if (event.key.length === 1 && !state.hasSingleKeys) return;
   const act = KEYS[event.key];
-  if (!act || isNative(event)) return;
-  if (!DATA.sentences.length && !KEYS_WITHOUT_SENTENCES.includes(event.key)) return;
+  if (!act || isNative(event) || !DATA.sentences.length) return;
   event.preventDefault();
   act();
 }
