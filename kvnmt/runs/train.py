@@ -17,7 +17,7 @@ from kvnmt.console import people_console, say
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import Corpora, load_corpora
 from kvnmt.data.vocabularies import Vocabularies, digest, digests, load_vocabularies
-from kvnmt.errors import OptionError, UserError
+from kvnmt.errors import OptionError, UserError, flag
 from kvnmt.fields import check_fields
 from kvnmt.files import write_json
 from kvnmt.inference.config import check_search
@@ -255,7 +255,10 @@ def _going_on(
     check_kept(before, experiment, folder)
     tell_other_code(folder, before.model)
     check_goes_on(CheckpointFolder(folder / "checkpoints", False, say))
-    return with_starts(experiment, before), load_vocabularies(folder)
+    kept = with_starts(experiment, before)
+    for path, (given, was) in changes_of(experiment, kept).items():
+        say(f"{flag(path)} {given}: the run has begun already, from {was}.")
+    return kept, load_vocabularies(folder)
 
 
 def _check_none_is_lost(folder: Path) -> None:

@@ -256,3 +256,18 @@ def test_going_on_without_the_text_harms_nothing(tmp_path, shared):
     with pytest.raises(UserError, match="no file .*nowhere"):
         experiment.run(exp, folder, resume=True, console=quiet())
     assert contents(folder) == before
+
+
+def test_another_start_of_a_run_that_goes_on_is_told(tmp_path, capsys):
+    exp = tiny(toy_data(tmp_path / "text"), epochs=1)
+    base, run = tmp_path / "base", tmp_path / "run"
+    experiment.run(exp, base, console=quiet())
+    began = replaced(exp, "training.warm_start", base)
+    experiment.run(began, run, console=quiet())
+    moved = Path(shutil.copytree(base, tmp_path / "moved"))
+    other = replaced(began, "training.warm_start", moved)
+    other = replaced(other, "training.epochs", 2)
+    experiment.run(other, run, console=quiet(), resume=True)
+    told = f"--training.warm-start {moved}: the run has begun already, from {base}."
+    assert told in capsys.readouterr().err.replace("\n", " ")
+    assert load_experiment(run).training.warm_start == base

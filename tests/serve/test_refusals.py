@@ -149,12 +149,13 @@ def test_who_is_refused_is_heard_out(runs, monkeypatch):
             refused(found, status, "")
             assert "connection" not in found.headers  # which may be used again
         assert found.headers["retry-after"] == "1"
-        with socket.create_connection(("127.0.0.1", service.port)) as connection:
-            head = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n"
-            connection.sendall(head)
-            connection.settimeout(5)
-            told = b"".join(iter(lambda: connection.recv(4096), b""))
-            assert told.startswith(b"HTTP/1.1 401")
+        for more in (b"", b"Expect: 100-continue\r\n"):  # which asks for a word before
+            with socket.create_connection(("127.0.0.1", service.port)) as connection:
+                head = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n"
+                connection.sendall(head + more + b"\r\n")
+                connection.settimeout(5)
+                told = b"".join(iter(lambda: connection.recv(4096), b""))
+                assert told.startswith(b"HTTP/1.1 401")
 
 
 def test_other_pages_cannot_ask_by_way_of_a_browser(service):
