@@ -29,7 +29,8 @@ from kvnmt.inference.translate import Translation
 from kvnmt.metrics.links import format_pharaoh
 
 BAR, ESCAPED = "|||", "&#124;" * 3
-_BEFORE = re.compile(r"(\d+-\d+ ?)*|WordScores=.*")  # what may be before features
+# What may stand before the features.
+_BEFORE = re.compile(r"(\d+-\d+( \d+-\d+)*)?|WordScores=.*")
 
 
 class Part(NamedTuple):
