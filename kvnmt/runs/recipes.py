@@ -30,14 +30,14 @@ RECIPES: Mapping[Recipe, Experiment] = {
             initializer="glorot",
             layer_norm=True,
             tie="output",
-            dropout=Dropout(embedding=0.2, annotations=0.2, output=0.4),
+            dropout=Dropout(embedding=0.3, annotations=0.3, output=0.5),
         ),
         objective=Objective(label_smoothing=0.1),
         data=DataConfig(vocabulary="bpe", joint=True, subwords=10_000, trimmed=True),
         # The rate stays: the running mean settles by itself. Where somebody lets it
         # fall, it does so from the sixth epoch on.
         optimizer=OptimizerConfig(learning_rate=2e-3, decay_after=6),
-        training=TrainingConfig(epochs=40, batch_size=64, ema=0.999),
+        training=TrainingConfig(epochs=40, batch_size=64, ema=0.999, patience=10),
         search=SearchConfig(beam=5),
     ),
     # Words, dropout of the readout alone, batches of 80, beam 10, as in the papers of

@@ -172,8 +172,8 @@ IDLE = [
     ),
     (
         "train",
-        "NEW --optimizer.plateau 0.5 --optimizer.plateau-patience 5",
-        "--optimizer.plateau-patience is 5, but training stops after 5 validations",
+        "NEW --optimizer.plateau 0.5 --optimizer.plateau-patience 10",
+        "--optimizer.plateau-patience is 10, but training stops after 10 validations",
     ),
     (
         "train",
@@ -209,11 +209,11 @@ def test_what_does_nothing_may_be_turned_off(places, line):
 
 
 def test_a_rate_may_fall_before_the_least_number_of_epochs(places):
-    line = "NEW --optimizer.plateau 0.5 --optimizer.plateau-patience 5"
-    read("train", f"{line} --training.min-epochs 7", places)
+    line = "NEW --optimizer.plateau 0.5 --optimizer.plateau-patience 10"
+    read("train", f"{line} --training.min-epochs 12", places)
     read("train", f"{line} --training.min-epochs 1 --training.validate-every 9", places)
     with pytest.raises(OptionError, match="so the rate would never fall"):
-        read("train", f"{line} --training.min-epochs 6", places)
+        read("train", f"{line} --training.min-epochs 11", places)
 
 
 def test_rounds_of_a_transformer_see_what_the_others_read(places):
