@@ -3,6 +3,11 @@
 
 A result keeps what BLEU is made of, sentence by sentence, in a line of text. So any two
 results of the same test set can be compared, in whatever order they were measured.
+
+Two runs of one seed are no pair: the same baseline, trained with the same seed by two
+versions that round otherwise, differs from itself as much as two seeds do. But runs
+that start from the same run are a pair, and so are a run and what is made of it. What
+all seeds of a row share, such as a teacher, is not looked for.
 """
 
 import base64
@@ -15,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from experiments.harness.results import Figures
+from experiments.harness.results import Figures, is_of
 from kvnmt.metrics.bleu import Settings, bleu_of, sentence_statistics
 from kvnmt.metrics.significance import TIE, bootstrap, resampled_scores
 
@@ -51,26 +56,24 @@ def counts_in(text: str) -> NDArray[np.int64]:
 def p_over_seeds(
     group: Sequence[Figures], baseline: Sequence[Figures], against: Against
 ) -> float | None:
-    """The p of Welch's two-sided t-test over the seeds of both, three each at least.
+    """The p of a two-sided t-test over the seeds of both, three each at least.
 
-    Two runs of one seed are no pair: the same baseline, trained with the same seed by
-    two versions that round otherwise, differs from itself as much as two seeds do.
+    It is that of pairs if each result has its pair in the baseline, and Welch's if none
+    has.
 
     Args:
         group: The results of a row.
         baseline: Those of its baseline.
         against: Says which figure is compared.
+
+    Returns:
+        None if there are too few seeds, or only some are pairs.
     """
-    ours, theirs = (
-        [*_by_seed(results, against.figure).values()] for results in (group, baseline)
-    )
-    if min(len(ours), len(theirs)) < LEAST_SEEDS:
+    matched = _matched(group, baseline, against.figure)
+    if matched is None:
         return None
-    if max(map(np.ptp, (ours, theirs))) < TIE:  # no t: the least p of an exact test
-        least = 2 / comb(len(ours) + len(theirs), len(ours))
-        return 1.0 if abs(ours[0] - theirs[0]) < TIE else least
-    test: Any = stats.ttest_ind(ours, theirs, equal_var=False)
-    return float(test.pvalue)
+    ours, theirs, paired = matched
+    return _over_seeds(np.array(ours), np.array(theirs), paired).p()
 
 
 def p_over_sentences(
@@ -96,11 +99,12 @@ def p_over_both(
 ) -> float | None:
     """The p of mean BLEU over seeds and sentences, both drawn anew; two-sided.
 
-    Welch's test takes the sentences as they are, the bootstrap the seeds. Here t is
-    the difference over the root of the sum of three variances: those of both means
-    over their seeds, and that of the difference over resamples of the sentences, the
-    same for all runs. Its freedom is that of Welch and Satterthwaite. What seeds make
-    of just these sentences counts in both, so p is rather too large than too small.
+    The t-test takes the sentences as they are, the bootstrap the seeds. Here t is the
+    difference over the root of a sum of variances: those of both means over their seeds
+    (of pairs, that of the mean difference), and that of the difference over resamples
+    of the sentences, the same for all runs. Its freedom is that of Welch and
+    Satterthwaite. What seeds make of just these sentences counts in both, so p is
+    rather too large than too small.
 
     Args:
         group: The results of a row.
@@ -108,29 +112,23 @@ def p_over_both(
         against: Says where the counts are.
 
     Returns:
-        None if one of the two has fewer than three seeds, a seed has no counts, or test
-        sets differ.
+        None if one of the two has fewer than three seeds, a seed has no counts, test
+        sets differ, or only some are pairs.
     """
-    ours, theirs = (
-        [*map(counts_in, _by_seed(results, against.counts).values())]
-        for results in (group, baseline)
-    )
-    counts, (n, m) = [*ours, *theirs], (len(ours), len(theirs))
+    matched = _matched(group, baseline, against.counts)
     told = [len(_by_seed(results, against.figure)) for results in (group, baseline)]
-    if min(n, m) < LEAST_SEEDS or told != [n, m]:
+    counted = [len(_by_seed(results, against.counts)) for results in (group, baseline)]
+    if matched is None or told != counted:
         return None
+    ours, theirs, paired = matched
+    counts, (n, m) = [*map(counts_in, [*ours, *theirs])], (len(ours), len(theirs))
     if not all(_same_references(counts[0], rows) for rows in counts):
         return None
     signs = np.repeat([1 / n, -1 / m], [n, m])
     scores = bleu_of(np.stack([rows.sum(0) for rows in counts]))
     by_sentences = (signs @ resampled_scores(counts)).var(ddof=1)
-    by_seeds = [scores[:n].var(ddof=1) / n, scores[n:].var(ddof=1) / m]
-    freedom = np.array([n - 1, m - 1, max(len(counts[0]) - 1, 1)])
-    variances = np.array([*by_seeds, by_sentences])
-    difference = float(signs @ scores)
-    if variances.sum() < TIE**2:  # no t: the least p of an exact test over the seeds
-        return 1.0 if abs(difference) < TIE else 2 / comb(n + m, n)
-    return _p_of_t(difference, variances, freedom)
+    seeds = _over_seeds(scores[:n], scores[n:], paired)
+    return seeds.p((by_sentences, max(len(counts[0]) - 1, 1)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -170,13 +168,64 @@ def with_p(
     return lines
 
 
-def _p_of_t(
-    difference: float, variances: NDArray[np.floating], freedom: NDArray[np.integer]
-) -> float:
-    """Two-sided, of a difference whose variance is a sum of estimates."""
-    variance = variances.sum()
-    together = variance**2 / (variances**2 / freedom).sum()
-    return float(2 * stats.t.sf(abs(difference) / variance**0.5, together))
+class _Difference(NamedTuple):
+    """How much higher the mean of a row is, and how sure that is over the seeds."""
+
+    of_means: float
+    variances: tuple[tuple[float, int], ...]  # that add up, each with its freedom
+    least: float  # p of an exact test, of a difference without variance
+
+    def p(self, *more: tuple[float, int]) -> float:
+        """Two-sided, by Welch and Satterthwaite; further variances add up, too."""
+        variances, freedom = np.array([*self.variances, *more]).T
+        variance = variances.sum()
+        if variance < TIE**2:  # no t
+            return 1.0 if abs(self.of_means) < TIE else self.least
+        together = variance**2 / (variances**2 / freedom).sum()
+        return float(2 * stats.t.sf(abs(self.of_means) / variance**0.5, together))
+
+
+def _over_seeds(
+    ours: NDArray[np.floating], theirs: NDArray[np.floating], paired: bool
+) -> _Difference:
+    n, m, mean = len(ours), len(theirs), float(ours.mean() - theirs.mean())
+    if paired:
+        variance = (ours - theirs).var(ddof=1) / n
+        return _Difference(mean, ((variance, n - 1),), 2 / 2**n)
+    both = (ours.var(ddof=1) / n, n - 1), (theirs.var(ddof=1) / m, m - 1)
+    return _Difference(mean, both, 2 / comb(n + m, n))
+
+
+def _matched(
+    group: Sequence[Figures], baseline: Sequence[Figures], key: str
+) -> tuple[list[Any], list[Any], bool] | None:
+    """A figure over the seeds of both, and whether they are pairs, then in order."""
+    ours, theirs = (
+        {r["seed"]: r for r in results if None not in (r.get("seed"), r.get(key))}
+        for results in (group, baseline)
+    )
+    pairs = {seed in theirs and _related(ours[seed], theirs[seed]) for seed in ours}
+    paired = pairs == {True}
+    if paired:
+        theirs = {seed: theirs[seed] for seed in ours}
+    if min(len(ours), len(theirs)) < LEAST_SEEDS or len(pairs) > 1:
+        return None
+    told, others = ([row[key] for row in rows.values()] for rows in (ours, theirs))
+    return told, others, paired
+
+
+def _related(ours: Figures, theirs: Figures) -> bool:
+    """Whether one was made of the other, or both, of one seed, of the same runs."""
+    rows, others = ({**(result.get("based_on") or {})} for result in (ours, theirs))
+    if rows.keys() & others.keys():
+        return True
+    # Former versions noted no rows: those that start warm start from their seed's.
+    starts = (str(result.get("start")) for result in (ours, theirs))
+    if not (rows and others) and all(start.startswith("warm") for start in starts):
+        return True
+    made = [(told, theirs) for told in rows.values()]
+    made += [(told, ours) for told in others.values()]
+    return any(is_of(told, result) for told, result in made)
 
 
 def _by_seed(results: Sequence[Figures], key: str) -> dict[int, Any]:

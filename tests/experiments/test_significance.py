@@ -50,6 +50,50 @@ def test_seeds_are_tested_by_welch_s_test():
     assert p_over_seeds(group[:2], baseline, AGAINST) is None
 
 
+def made_of(results, *runs):
+    return [
+        result | {"start": "warm", "based_on": {f"run-{seed}": run}}
+        for seed, (result, run) in enumerate(zip(results, runs), 1)
+    ]
+
+
+TOLD = "d-1:x", "d-2:x", "d-3:x"
+
+
+@pytest.mark.parametrize("kind", ["made of it", "of one start", "unnoted", "reversed"])
+def test_runs_of_one_start_are_tested_as_pairs(kind):
+    """By hand: the differences are 1, 2 and 3, so t is 2 / sqrt(1 / 3)."""
+    baseline = [
+        row(seed, 36.0 + 5 * seed) | {"config": f"d-{seed}", "text": "x"}
+        for seed in (1, 2, 3)
+    ]
+    group = [row(seed, 36.0 + 6 * seed) for seed in (1, 2, 3)]
+    if kind in ("made of it", "reversed"):
+        group = made_of(group, *TOLD)
+    if kind == "of one start":
+        group, baseline = made_of(group, *TOLD), made_of(baseline, *TOLD)
+    if kind == "unnoted":
+        group, baseline = (
+            [r | {"start": "warm"} for r in g] for g in (group, baseline)
+        )
+    if kind == "reversed":
+        group, baseline = baseline, group
+    expected = 2 * stats.t.sf(2 / (1 / 3) ** 0.5, 2)
+    assert p_over_seeds(group, baseline, AGAINST) == pytest.approx(expected)
+    some = [group[0], row(2, 48.0), row(3, 54.0)]
+    assert p_over_seeds(some, baseline, AGAINST) is None  # only one is a pair
+
+
+def test_pairs_and_sentences_are_tested_together():
+    """Where all sentences are alike, that is the test of the pairs."""
+    flat = [[np.full(9, n) for n in counts] for counts in ([2, 3, 4], [1, 2, 4])]
+    ours, theirs = (made_of(of_seeds(counts), *TOLD) for counts in flat)
+    pairs = p_over_seeds(ours, theirs, AGAINST)
+    assert p_over_both(ours, theirs, AGAINST) == pytest.approx(pairs)
+    ours, theirs = map(of_seeds, flat)
+    assert pairs != pytest.approx(p_over_seeds(ours, theirs, AGAINST))
+
+
 def test_seeds_and_sentences_are_tested_together():
     """Where sentences are alike it is Welch's test; where seeds are, the bootstrap."""
     flat = [[np.full(9, n) for n in counts] for counts in ([1, 1, 2], [3, 3, 4])]
