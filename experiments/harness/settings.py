@@ -11,6 +11,7 @@ from typing import Any
 
 from kvnmt import attention, decoder, target_context
 from kvnmt.console import say
+from kvnmt.data.sources import open_text
 from kvnmt.data.vocabularies import digests, load_vocabularies
 from kvnmt.errors import UserError
 from kvnmt.files import digest, digest_of
@@ -201,7 +202,7 @@ def text_files(experiment: Experiment) -> list[Path]:
     """The files that a config trains and validates on."""
     named = [getattr(experiment.data, name) for name in FILES]
     named += [getattr(experiment.training, name) for name in VECTORS]
-    return [path for path in named if path is not None]
+    return [*(path for path in named if path is not None), *_of_dataset(experiment)]
 
 
 def check_same_text(noted: str | None, now: str | None, folder: Path) -> None:
@@ -220,6 +221,17 @@ def check_same_text(noted: str | None, now: str | None, folder: Path) -> None:
             f"the run in '{folder}' was measured on other text than this; choose "
             "another --workdir."
         )
+
+
+def _of_dataset(experiment: Experiment) -> Iterable[Path]:
+    """The files of a prepared dataset, of both its splits."""
+    data = experiment.data
+    if data.tfds is None:
+        return ()
+    try:
+        return open_text(data, "train").files
+    except UserError:
+        return (Path(data.tfds),)  # no such file: nothing is told of the text
 
 
 def _leaves(experiment: Experiment) -> dict[str, Any]:

@@ -14,6 +14,9 @@ from experiments.harness.rows import Row
 from experiments.harness.settings import check_same_config, config_digest, differences
 from kvnmt import attention, decoder, target_context
 from kvnmt.attention import dot, none
+from kvnmt.data.config import DataConfig
+from kvnmt.data.text import Parallel
+from kvnmt.data.tfds_builder import prepare
 from kvnmt.errors import UserError
 from kvnmt.runs.config import Experiment, leaves, to_plain
 from kvnmt.training.config import TrainingConfig
@@ -56,6 +59,19 @@ def test_vectors_are_text_and_their_place_is_none(tmp_path):
     assert config_digest(trained[0]) == config_digest(trained[1])
     assert config_digest(trained[0]) != config_digest(base)
     assert [*map(settings.text_files, trained)] == [[path] for path in files]
+
+
+def test_a_prepared_dataset_is_text_and_its_place_is_none(tmp_path):
+    """Nothing is told of one that is not there."""
+    sides = ["ein Haus", "ein Hund"], ["a house", "a dog"]
+    for place, lines in zip("abc", [sides, sides, sides[::-1]]):
+        prepare("two", {"train": Parallel(*lines)}, tmp_path / place, ("x", "y"))
+    data = [DataConfig(tfds="two", tfds_folder=tmp_path / place) for place in "abcd"]
+    read = [Experiment(data=replace(each, tfds_valid="train")) for each in data]
+    assert len({*map(config_digest, read)}) == 1
+    told = [settings.text_digest(settings.text_files(each)) for each in read]
+    assert told[3] is None is not told[0]
+    assert told[0] == told[1] != told[2]
 
 
 def test_a_field_that_a_version_adds_changes_no_digest(monkeypatch):
