@@ -97,11 +97,9 @@ BEST = Summary(
     },
 )
 # Of former recipes: findings/former_recipes.md.
-FORMER = tuple(
-    replace(BEST, name=f"multi30k_best-{recipe}", published={}, differences={})
-    for recipe in ("less-dropout", "untied", "falling")
-)
-TABLES = (BEST, *FORMER)
+FORMER = replace(BEST, published={}, differences={})
+BEFORE = "less-dropout", "untied", "falling"
+TABLES = (BEST, *(replace(FORMER, name=f"{BEST.name}-{name}") for name in BEFORE))
 
 
 @dataclass(frozen=True, kw_only=True)
