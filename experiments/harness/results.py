@@ -79,17 +79,6 @@ def told_apart(result: Figures) -> str:
     return ":".join("" if part is None else str(part) for part in parts)
 
 
-def is_of(told: str, result: Figures) -> bool:
-    """Whether what was told of a row is told of this result.
-
-    Args:
-        told: What `told_apart` gave; former versions told less, some nothing.
-        result: It, or another.
-    """
-    pairs = [*zip(told.split(":"), told_apart(result).split(":"))]
-    return "" not in pairs[0] and all(was == now for was, now in pairs if was and now)
-
-
 def collect(workdir: Path, name: str, kept: Path = KEPT) -> list[Path]:
     """Copies the results of a table to where they are kept.
 

@@ -135,6 +135,12 @@ def check_same_vocabularies(now: Experiment, folder: Path) -> None:
         )
 
 
+def agree(was: str, now: str) -> bool:
+    """Whether two rows may be one, by what tells each apart; see `check_same_rows`."""
+    pairs = zip(was.split(":"), now.split(":"))
+    return all("" in pair or pair[0] == pair[1] for pair in pairs)
+
+
 def check_same_rows(
     noted: dict[str, str] | None, now: dict[str, str], folder: Path
 ) -> None:
@@ -150,15 +156,10 @@ def check_same_rows(
     Raises:
         UserError: There are others, or one was trained again.
     """
-
-    def differs(name: str, was: str | None) -> bool:
-        if was is None:
-            return True
-        pairs = zip(was.split(":"), now[name].split(":"))
-        return any("" not in pair and pair[0] != pair[1] for pair in pairs)
-
     others = [
-        name for name in now if noted is not None and differs(name, noted.get(name))
+        name
+        for name, told in now.items()
+        if noted is not None and (name not in noted or not agree(noted[name], told))
     ]
     if others:
         raise UserError(
@@ -231,7 +232,8 @@ def _of_dataset(experiment: Experiment) -> Iterable[Path]:
     try:
         return open_text(data, "train").files
     except UserError:
-        return (Path(data.tfds),)  # no such file: nothing is told of the text
+        # It is not there, so that nothing is told of the text.
+        return ((data.tfds_folder or Path()) / data.tfds / "dataset_info.json",)
 
 
 def _leaves(experiment: Experiment) -> dict[str, Any]:

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from experiments.harness.results import Figures, is_of
+from experiments.harness.results import Figures, told_apart
+from experiments.harness.settings import agree
 from kvnmt.metrics.bleu import Settings, bleu_of, sentence_statistics
 from kvnmt.metrics.significance import TIE, bootstrap, resampled_scores
 
@@ -88,7 +89,7 @@ def p_over_sentences(
     """
     ours, theirs = (_by_seed(results, against.counts) for results in (group, baseline))
     pairs = [
-        (counts_in(theirs[seed]), counts_in(ours[seed]))
+        (counts_in(theirs[seed][against.counts]), counts_in(ours[seed][against.counts]))
         for seed in sorted(ours.keys() & theirs.keys())
     ]
     return [bootstrap(*pair) for pair in pairs if _same_references(*pair)]
@@ -200,10 +201,7 @@ def _matched(
     group: Sequence[Figures], baseline: Sequence[Figures], key: str
 ) -> tuple[list[Any], list[Any], bool] | None:
     """A figure over the seeds of both, and whether they are pairs, then in order."""
-    ours, theirs = (
-        {r["seed"]: r for r in results if None not in (r.get("seed"), r.get(key))}
-        for results in (group, baseline)
-    )
+    ours, theirs = (_by_seed(results, key) for results in (group, baseline))
     pairs = {seed in theirs and _related(ours[seed], theirs[seed]) for seed in ours}
     paired = pairs == {True}
     if paired:
@@ -223,14 +221,16 @@ def _related(ours: Figures, theirs: Figures) -> bool:
     starts = (str(result.get("start")) for result in (ours, theirs))
     if not (rows and others) and all(start.startswith("warm") for start in starts):
         return True
-    made = [(told, theirs) for told in rows.values()]
-    made += [(told, ours) for told in others.values()]
-    return any(is_of(told, result) for told, result in made)
+    made = [(told, told_apart(theirs)) for told in rows.values()]
+    made += [(told, told_apart(ours)) for told in others.values()]
+    known = [both for both in made if all(told.partition(":")[0] for told in both)]
+    return any(agree(*both) for both in known)
 
 
-def _by_seed(results: Sequence[Figures], key: str) -> dict[int, Any]:
+def _by_seed(results: Sequence[Figures], key: str) -> dict[int, Figures]:
+    """Those that have the figure."""
     told = [r for r in results if None not in (r.get("seed"), r.get(key))]
-    return {r["seed"]: r[key] for r in told}
+    return {r["seed"]: r for r in told}
 
 
 def _same_references(one: NDArray[np.int64], other: NDArray[np.int64]) -> bool:

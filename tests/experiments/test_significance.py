@@ -84,6 +84,16 @@ def test_runs_of_one_start_are_tested_as_pairs(kind):
     assert p_over_seeds(some, baseline, AGAINST) is None  # only one is a pair
 
 
+def test_runs_of_which_nothing_is_told_are_no_pairs():
+    baseline = [row(seed, 36.0 + 5 * seed) for seed in (1, 2, 3)]
+    group = [row(seed, 36.0 + 6 * seed) for seed in (1, 2, 3)]
+    welch = p_over_seeds(group, baseline, AGAINST)
+    assert p_over_seeds(made_of(group, *TOLD), baseline, AGAINST) == welch
+    known = [each | {"config": f"d-{each['seed']}"} for each in baseline]
+    assert p_over_seeds(made_of(group, "", ":x", ":::"), known, AGAINST) == welch
+    assert p_over_seeds(made_of(group, *TOLD[::-1]), known, AGAINST) is None  # but one
+
+
 def test_pairs_and_sentences_are_tested_together():
     """Where all sentences are alike, that is the test of the pairs."""
     flat = [[np.full(9, n) for n in counts] for counts in ([2, 3, 4], [1, 2, 4])]
@@ -129,8 +139,10 @@ def test_only_both_together_hold_their_level():
     assert wrong[0] <= 5 < 10 < min(wrong[1:])
 
 
-@pytest.mark.parametrize(("gain", "p"), [(0.0, 1.0), (1.5, 0.1)])
-def test_there_is_no_t_without_variance(gain, p):
+@pytest.mark.parametrize(("gain", "p", "pairs"), [(0.0, 1.0, 1.0), (1.5, 0.1, 0.25)])
+def test_there_is_no_t_without_variance(gain, p, pairs):
     baseline = [row(seed, 36.0) for seed in (1, 2, 3)]
     group = [one | {AGAINST.figure: one[AGAINST.figure] + gain} for one in baseline]
     assert p_over_seeds(group, baseline, AGAINST) == p
+    ours, theirs = made_of(group, *TOLD), made_of(baseline, *TOLD)
+    assert p_over_seeds(ours, theirs, AGAINST) == pairs
