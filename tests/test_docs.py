@@ -22,6 +22,7 @@ from kvnmt.catalogue import Catalogue
 from kvnmt.cli.main import COMMANDS
 from kvnmt.data import synthetic
 from kvnmt.initializers import gaussian
+from kvnmt.runs.recipes import RECIPES
 from kvnmt.typing import Sizes
 from tests.helpers import untrained
 from tests.test_floors import FLOORS
@@ -107,6 +108,25 @@ def test_figures_of_memories_are_those_of_the_table():
     assert len(figures) == 8
     for valid, test, seeds in figures:
         assert re.search(rf"\| {valid} \| {test} \|.* {seeds} \|", captions), valid
+
+
+def test_the_table_of_recipes_has_their_numbers():
+    table = rows("docs/training.md", "## The recipe")
+    for column, recipe in enumerate(RECIPES.values()):
+        drop, training = recipe.model.dropout, recipe.training
+        rates = drop.embedding, drop.annotations, drop.output
+        told = {
+            "dropout of embeddings, annotations, readout": rates,
+            "label smoothing": (recipe.objective.label_smoothing,),
+            "pairs in a batch": (training.batch_size,),
+            "most epochs": (training.epochs,),
+            "validations without a better score before training stops": (
+                training.patience,
+            ),
+            "beam": (recipe.search.beam,),
+        }
+        for row, numbers in told.items():
+            assert table[row][column] == ", ".join(f"{n:g}" for n in numbers), row
 
 
 PYTHON = [
